@@ -3,7 +3,7 @@
 //   shared_robot write [PREFIX] [SCANS]
 //   shared_robot read  [PREFIX] [SCANS]
 //
-// The reader ends with success when all came whole, in order and as it should.
+// The reader exits successfully if everything arrived intact and in order.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -36,7 +36,7 @@ struct Velocity {
     double angular;
 };
 
-// Compared field by field with what the other half declares; the others by name and size.
+// Compared field by field with the other half's declaration; the others by name and size.
 ASOF_FIELDS(Odometry, position, orientation, velocity);
 ASOF_FIELDS(Scan, number, count, ranges);
 ASOF_FIELDS(Velocity, linear, angular);
@@ -94,7 +94,7 @@ void write(const std::string& prefix, std::uint32_t scans) {
             },
             now);
         odometry_segment.beat(now);
-        // Two scans at a time, where there is room.
+        // Two scans at a time, if there is room.
         if (auto slots = ring.try_write(std::min<std::uint32_t>(2, scans - number))) {
             for (std::size_t i = 0; i < slots->size(); ++i, ++number) {
                 Scan& scan = (*slots)[i];
@@ -105,7 +105,7 @@ void write(const std::string& prefix, std::uint32_t scans) {
             std::move(*slots).commit(now);
             bell.notify();
         }
-        // More than fit: the oldest make way.
+        // More than fit: the oldest are dropped.
         for (int i = 0; i < 6; ++i) {
             auto echo = echoes.try_write();
             check(echo.has_value(), "a ring that drops never refuses");
@@ -124,7 +124,7 @@ void write(const std::string& prefix, std::uint32_t scans) {
         std::this_thread::sleep_for(200us);
     }
 
-    // Who is to be followed, step by step; the reader says how far it is.
+    // Which source is to be followed, step by step; the reader reports its progress.
     auto answer = wait_for([&] { return asof::LatestReader<std::uint64_t>(prefix + "-answer"); });
     const auto settled = [&](std::uint64_t step) {
         const auto start = asof::now();
@@ -160,7 +160,7 @@ void write(const std::string& prefix, std::uint32_t scans) {
 
 void read(const std::string& prefix, std::uint32_t scans) {
     auto odometry = wait_for([&] { return asof::LatestReader<Odometry>(prefix + "-odometry"); });
-    auto latch = wait_for([&] { return asof::LatchObserver(prefix + "-bumper"); });  // the writer makes it last
+    auto latch = wait_for([&] { return asof::LatchObserver(prefix + "-bumper"); });  // the writer creates it last
     asof::Segment odometry_segment(prefix + "-odometry"), scan_segment(prefix + "-scan");
     asof::RingConsumer<Scan, 8> ring(prefix + "-scan");
     asof::RingConsumer<Echo, 4, DropOldest> echoes(prefix + "-echo");
@@ -191,7 +191,7 @@ void read(const std::string& prefix, std::uint32_t scans) {
         while (auto echo = echoes.try_read()) {
             check(all(**echo, (**echo)[0]), "an echo is torn");
             const auto meta = echo->meta();
-            // What was there before this reader was is no loss to it.
+            // What was written before this reader attached does not count as missed.
             const bool is_next = meta.generation == last_echo + 1 + meta.missed;
             check(is_next || last_echo == 0, "an echo is unaccounted for");
             last_echo = meta.generation;
@@ -219,10 +219,10 @@ void read(const std::string& prefix, std::uint32_t scans) {
     }
     check(poses && last_map && last_frame && echo_count, "something never came");
     check(odometry_segment.is_writer_alive() && odometry.is_writer_alive(), "the writer is dead");
-    check(odometry_segment.epoch() > 0 && odometry_segment.last_beat(), "the writer's heart does not beat");
+    check(odometry_segment.epoch() > 0 && odometry_segment.last_beat(), "the writer sends no heartbeat");
     check(scan_segment.is_reader_alive(), "we read the scans ourselves");
 
-    // Who is followed from now on, step by step.
+    // Which source is followed from now on, step by step.
     asof::LatestWriter<std::uint64_t> answer(prefix + "-answer");
     const auto follows = [&](std::uint32_t source, double value) {
         const auto command = output.read();
@@ -258,7 +258,7 @@ void read(const std::string& prefix, std::uint32_t scans) {
     try {
         asof::LatestReader<Scan> wrong(prefix + "-odometry");
     } catch (const asof::Error& error) {
-        std::printf("as it should be: %s\n", error.what());
+        std::printf("as expected: %s\n", error.what());
         answer.write(7);
         return;
     }
@@ -269,7 +269,7 @@ int main(int argc, char** argv) {
     const std::string role = argc > 1 ? argv[1] : "", prefix = argc > 2 ? argv[2] : "asof-example";
     const std::uint32_t scans = argc > 3 ? std::atoi(argv[3]) : 200;
     try {
-        check(role == "write" || role == "read", "say write or read, then a prefix for the names, then how many scans");
+        check(role == "write" || role == "read", "usage: shared_robot write|read [PREFIX] [SCANS]");
         role == "write" ? write(prefix, scans) : read(prefix, scans);
         return 0;
     } catch (const std::exception& error) {

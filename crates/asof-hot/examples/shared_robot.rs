@@ -1,9 +1,9 @@
 //! The Rust half of two processes that share every structure; `shared_robot.cpp` is the other half.
 //!
 //! Either half writes (`shared_robot write [PREFIX] [SCANS]`) while the other reads (`shared_robot read ...`), and the
-//! reader ends with success when all came whole, in order and as it should; ci/hot/hot-cpp runs them both ways round.
+//! reader exits successfully if everything arrived intact and in order; ci/hot/hot-cpp runs them both ways round.
 
-#![allow(clippy::float_cmp)] // what comes out is what went in, bit by bit
+#![allow(clippy::float_cmp)] // values are copied bit by bit
 
 use asof_hot::shm::{Segment, ShmError, remove};
 use asof_hot::{
@@ -14,7 +14,7 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 asof_hot::plain! {
-    /// Where the robot is and how it moves.
+    /// The pose and velocity of the robot.
     pub struct Odometry {
         /// x, y, z in metres.
         pub position: [f64; 3],
@@ -26,33 +26,33 @@ asof_hot::plain! {
 
     /// One turn of the laser.
     pub struct Scan {
-        /// The how-manieth.
+        /// Its sequence number.
         pub number: u32,
-        /// How many of the ranges there are.
+        /// The number of valid ranges.
         pub count: u32,
         /// In metres.
         pub ranges: [f32; 720],
     }
 
-    /// Cells that are free, taken or unknown.
+    /// An occupancy grid.
     pub struct Map {
-        /// The how-manieth.
+        /// Its sequence number.
         pub number: u64,
         /// Row by row.
         pub cells: [u8; 65536],
     }
 
-    /// What the motors are to do.
+    /// A velocity command.
     pub struct Velocity {
-        /// Forward, in m/s.
+        /// Forward velocity in m/s.
         pub linear: f64,
-        /// To the left, in rad/s.
+        /// Turn rate to the left in rad/s.
         pub angular: f64,
     }
 }
 
 type Scans = Ring<Scan, 8, Refuse>;
-/// Echoes are many, and old ones worth nothing.
+/// Echoes are frequent, and old ones are worthless.
 type Echoes = Ring<[u64; 18], 4, DropOldest>;
 /// Planner and display.
 type Maps = Snapshot<Map, 2>;
@@ -81,7 +81,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     match role.as_str() {
         "write" => write(name, scans),
         "read" => read(name, scans),
-        _ => Err("say write or read, then a prefix for the names, then how many scans".into()),
+        _ => Err("usage: shared_robot write|read [PREFIX] [SCANS]".into()),
     }
 }
 
@@ -110,7 +110,7 @@ fn write(name: impl Fn(&str) -> String, scans: u32) -> Result<(), Box<dyn Error>
         };
         odometry.write(&pose, now);
         odometry_segment.beat(now)?;
-        // Two scans at a time, where there is room.
+        // Two scans at a time, if there is room.
         if let Some(mut batch) = ring.try_write_batch(2.min((scans - number) as usize)) {
             batch.fill(|index, scan| {
                 scan.number = number + index as u32;
@@ -122,7 +122,7 @@ fn write(name: impl Fn(&str) -> String, scans: u32) -> Result<(), Box<dyn Error>
             bell.notify();
         }
         let count = u64::from(number);
-        // More than fit: the oldest make way.
+        // More than fit: the oldest are dropped.
         for _ in 0..6 {
             let _ = echoes.push([count; 18], now);
         }
@@ -150,7 +150,7 @@ fn write(name: impl Fn(&str) -> String, scans: u32) -> Result<(), Box<dyn Error>
         std::thread::sleep(Duration::from_micros(200));
     }
 
-    // Who is to be followed, step by step; the reader says how far it is.
+    // Which source is to be followed, step by step; the reader reports its progress.
     let answer = wait_for(|| Segment::<Latest<u64>>::open_read_only(&name("answer")))?.reader();
     let settled = |step: u64| -> Result<(), Box<dyn Error>> {
         let start = Instant::now();
@@ -250,7 +250,7 @@ fn read(name: impl Fn(&str) -> String, scans: u32) -> Result<(), Box<dyn Error>>
         }
         while let Some(echo) = echoes.try_read() {
             check(echo.iter().all(|word| *word == echo[0]), "an echo is torn")?;
-            // What was there before this reader was is no loss to it.
+            // What was written before this reader attached does not count as missed.
             let is_next = echo.meta().generation == last_echo + 1 + echo.missed();
             check(is_next || last_echo == 0, "an echo is unaccounted for")?;
             last_echo = echo.meta().generation;
@@ -297,10 +297,10 @@ fn read(name: impl Fn(&str) -> String, scans: u32) -> Result<(), Box<dyn Error>>
     )?;
     check(
         odometry_segment.last_beat().0 > 0,
-        "the writer's heart does not beat",
+        "the writer sends no heartbeat",
     )?;
 
-    // Who is followed from now on, step by step.
+    // Which source is followed from now on, step by step.
     let mut answer = Segment::<Latest<u64>>::open_or_create(&name("answer"), ())?.writer()?;
     for step in 0..6 {
         answer.write(&step, MonoStamp::now());
@@ -341,7 +341,7 @@ fn read(name: impl Fn(&str) -> String, scans: u32) -> Result<(), Box<dyn Error>>
 
     match Segment::<Latest<Scan>>::open(&name("odometry")) {
         Ok(_) => return Err("a segment of another type was opened".into()),
-        Err(error) => println!("as it should be: {error}"),
+        Err(error) => println!("as expected: {error}"),
     }
     answer.write(&7, MonoStamp::now());
     Ok(())

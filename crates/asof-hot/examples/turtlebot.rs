@@ -1,8 +1,8 @@
-//! A small robot in five threads, with a structure of this crate between each two that talk.
+//! A small robot in five threads that communicate through the structures of this crate.
 //!
-//! The parser turns what comes from the robot into scans, odometry, maps and bumper events; navigation drives along the
-//! map; an operator takes over for a while; the safety thread stops everything at a bump; motor control does what
-//! counts. `cargo run --release -p asof-hot --example turtlebot`
+//! The parser turns the robot's data into scans, odometry, maps and bumper events; navigation drives along the map; an
+//! operator takes over for a while; the safety thread stops everything at a bump; motor control follows the selected
+//! command. `cargo run --release -p asof-hot --example turtlebot`
 
 use asof_hot::{
     LatchState, LockOptions, MonoStamp, MuxEnds, SourceOptions, Stop, event_latch, latest, mux,
@@ -13,9 +13,9 @@ use std::thread;
 use std::time::Duration;
 
 asof_hot::plain! {
-    /// Where the robot is: 144 bytes.
+    /// The robot's odometry: 144 bytes.
     struct Odometry { pose: [f64; 7], twist: [f64; 6], variance: [f64; 5] }
-    /// How it shall move: 72 bytes.
+    /// A velocity command: 72 bytes.
     struct Velocity { linear: [f64; 3], angular: [f64; 3], limits: [f64; 3] }
 }
 
@@ -135,7 +135,7 @@ fn main() {
                     commands += 1;
                 }
             }
-            println!("teleop: {commands} commands, then let go");
+            println!("teleop: {commands} commands, then released");
         });
 
         scope.spawn(move || {

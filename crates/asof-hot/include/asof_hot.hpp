@@ -1,14 +1,14 @@
-// asof-hot for C++, between processes: the forms in shared memory, closed when they go out of scope. Link libasof_hot.
+// asof-hot for C++, between processes: structures in shared memory, closed when they go out of scope. Link libasof_hot.
 // (Between threads of one process: asof_hot_threads.hpp, with nothing to link.)
 //
 //   asof::LatestReader<Odometry> odometry("odometry");
 //   if (auto sample = odometry.read()) drive(sample->value, sample->age());
 //
-// T is a struct of plain data without padding, laid out as the Rust side declares it with `plain!` and of the same name,
-// which the compiler tells (asof_hot_types.hpp). Whatever cannot be opened throws asof::Error, which says what to do;
-// std::logic_error is thrown for two slots of one ring being filled at once. Nothing else throws.
+// T is a struct of plain data without padding, with the layout and the name that the Rust side declares with `plain!`;
+// the compiler provides the name (asof_hot_types.hpp). Whatever cannot be opened throws asof::Error, which says what to
+// do; filling two slots of one ring at once throws std::logic_error. Nothing else throws.
 //
-// An end, and what it gives out, is used by one thread at a time. What it gives out keeps it open.
+// An end, and what it hands out, is used by one thread at a time. What it hands out keeps it open.
 #pragma once
 
 #include <array>
@@ -27,20 +27,20 @@
 
 namespace asof {
 
-// What went wrong, in words.
+// Why a segment or an end could not be opened.
 struct Error : std::runtime_error {
     Error() : std::runtime_error(asof_hot_last_error()) {}
 };
 
-// Says who may open the segments that this process makes from now on: 0600, this user alone, if nothing is said.
+// Sets who may open the segments that this process creates from now on: 0600, only this user, by default.
 inline void set_permissions(std::uint32_t mode) {
     if (!asof_hot_set_permissions(mode)) throw Error();
 }
 
-// Removes a segment's name; whether it was there.
+// Removes a segment's name; returns whether it existed.
 inline bool remove(const std::string& name) { return asof_hot_remove(name.c_str()); }
 
-// A value, which write it came from, and when that was.
+// A value, which write it came from, and when.
 template <typename T>
 struct Sample {
     T value;
@@ -66,33 +66,34 @@ H* opened(H* handle) {
 template <typename T>
 AsofType type(const char* name) {
     static_assert(is_plain<T>(), "plain data only");
-    static_assert(alignof(T) <= 8, "aligned to 8 at most");
+    static_assert(alignof(T) <= 8, "aligned to at most 8");
     return AsofType{name ? name : TypeName<T>::value.text, sizeof(T), alignof(T), Fields<T>::shape};
 }
 }  // namespace detail
 
-// What every segment has, whatever it holds: who is alive, and sleeping instead of spinning.
+// A segment of any kind: liveness, and sleeping instead of spinning.
 class Segment {
   public:
     explicit Segment(const std::string& name) : handle_(detail::opened(asof_segment_open(name.c_str()))) {}
 
-    // Whether a process that is alive holds the writing end (or producer, or trigger, or a source of a mux).
+    // Whether a live process holds the writing end (or producer, or trigger, or a source of a mux).
     bool is_writer_alive() const { return asof_segment_is_writer_alive(handle_.get()); }
-    // Whether a process that is alive holds a claimed reading end (consumer, resetter, reader of a snapshot).
+    // Whether a live process holds a claimed reading end (consumer, resetter, reader of a snapshot).
     bool is_reader_alive() const { return asof_segment_is_reader_alive(handle_.get()); }
-    // How many writers there were: a change means that one took over from another.
+    // The number of writers so far: a change means that one took over from another.
     std::uint64_t epoch() const { return asof_segment_epoch(handle_.get()); }
-    // Says, for the writer, that it is alive though it has nothing to write.
+    // A sign of life of a writer that has nothing to write.
     void beat(std::uint64_t time = now()) { asof_segment_beat(handle_.get(), time); }
-    // When the writer last said so, if ever.
+    // The time of the writer's last sign of life, if any.
     std::optional<std::uint64_t> last_beat() const {
         const auto beat = asof_segment_last_beat(handle_.get());
         return beat ? std::optional(beat) : std::nullopt;
     }
 
-    // Wakes all who sleep on this segment; next to nothing while nobody does.
+    // Wakes all sleepers of this segment; costs next to nothing while there are none.
     void notify() const { asof_segment_notify(handle_.get()); }
-    // Sleeps until `is_ready()` holds; looks once more whenever it is woken. Whether it holds; no timeout: for ever.
+    // Sleeps until `is_ready()` holds; checks again after every wake-up. Returns whether it holds; without a timeout,
+    // waits forever.
     template <typename IsReady>
     bool wait_until(std::optional<Nanoseconds> timeout, IsReady&& is_ready) const {
         if (timeout && timeout->count() <= 0) return is_ready();
@@ -102,13 +103,14 @@ class Segment {
         return asof_segment_wait(handle_.get(), timeout ? detail::nanos(*timeout) : 0, look, context);
     }
 
-    // A file that is readable after a notification, for epoll, poll and event loops; a thread of this segment rings it.
+    // A file descriptor that is readable after a notification, for epoll, poll and event loops; a thread of this
+    // segment rings it.
     int event_fd() {
         const int file = asof_segment_event_fd(handle_.get());
         if (file < 0) throw Error();
         return file;
     }
-    // Makes it unreadable until the next one. Clear it first, then look at the data.
+    // Makes it unreadable until the next one. Clear it first, then check the data.
     void clear_event_fd() const { asof_segment_clear_event_fd(handle_.get()); }
 
   private:
@@ -160,10 +162,10 @@ class LatestReader {
     detail::Handle<AsofLatestReader, asof_latest_reader_close> handle_;
 };
 
-// What a ring does when it is full.
+// The policy of a full ring.
 enum class WhenFull : bool { Refuse = false, DropOldest = true };
 
-// Fills the slots of a ring in place.
+// The writing end of a ring; fills slots in place.
 template <typename T, std::uint32_t Slots, WhenFull Policy = WhenFull::Refuse>
 class RingProducer {
     struct Shared {
@@ -172,7 +174,7 @@ class RingProducer {
     };
 
   public:
-    // A slot being filled, or several in a row. If it is not committed it never was.
+    // A slot being filled, or several consecutive ones. Without a commit they are returned unused.
     class Filling {
       public:
         std::size_t size() const { return count_; }
@@ -181,7 +183,7 @@ class RingProducer {
         }
         T& operator*() const { return (*this)[0]; }
         T* operator->() const { return &(*this)[0]; }
-        // Gives the slots to the consumer. They are not ours to look at then.
+        // Gives the slots to the consumer. Do not access them afterwards.
         void commit(std::uint64_t stamp = now()) && {
             asof_ring_commit(shared_->handle.get(), stamp);
             shared_->is_filling = false;
@@ -209,7 +211,7 @@ class RingProducer {
     }
     // The next slot, or up to `most`; nothing if the ring is full. One at a time.
     std::optional<Filling> try_write(std::size_t most = 1) {
-        if (shared_->is_filling) throw std::logic_error("a slot of this ring is being filled already: commit it first");
+        if (shared_->is_filling) throw std::logic_error("a slot of this ring is already being filled: commit it first");
         const auto count = asof_ring_try_write_batch(shared_->handle.get(), most);
         if (!count) return std::nullopt;
         return Filling(shared_, count);
@@ -223,30 +225,30 @@ class RingProducer {
         return true;
     }
 
-    // How many samples were dropped unread, and how many times there was no slot.
+    // The number of samples dropped unread, and how often there was no slot.
     std::uint64_t lost() const { return asof_ring_lost(shared_->handle.get()); }
     std::uint64_t refused() const { return asof_ring_refused(shared_->handle.get()); }
     // The most samples that waited at once: how large the ring has to be.
     std::uint64_t high_water() const { return asof_ring_high_water(shared_->handle.get()); }
-    // Whether no process that is alive reads.
+    // Whether no live process holds a reading end.
     bool is_abandoned() const { return asof_ring_producer_is_abandoned(shared_->handle.get()); }
 
   private:
     std::shared_ptr<Shared> shared_;
 };
 
-// Empties the slots of a ring in place.
+// The reading end of a ring; reads samples in place.
 template <typename T, std::uint32_t Slots, WhenFull Policy = WhenFull::Refuse>
 class RingConsumer {
     using Shared = std::shared_ptr<AsofRingConsumer>;
 
   public:
-    // A sample in place, or several in a row. The slots go back to the producer with it, and with all that was taken before
-    // it: several may be held at once.
+    // A sample in place, or several consecutive ones. The slots return to the producer when this and everything taken
+    // before it is destroyed: several may be held at once.
     class Held {
       public:
         std::size_t size() const { return read_.count; }
-        // How many older samples were given back unread on the way to the newest.
+        // The number of older samples skipped for the newest.
         std::size_t skipped() const { return read_.skipped; }
         const T& operator[](std::size_t index) const {
             return *static_cast<const T*>(asof_ring_sample(ring_.get(), read_.ticket, index, nullptr));
@@ -287,22 +289,22 @@ class RingConsumer {
         AsofRingRead read{};
         return held(asof_ring_try_read(ring_.get(), &read), read);
     }
-    // The newest sample; older ones are given back unread.
+    // The newest sample; older ones are returned unread.
     std::optional<Held> try_latest() {
         AsofRingRead read{};
         return held(asof_ring_try_latest(ring_.get(), &read), read);
     }
-    // Up to `most` samples in a row.
+    // Up to `most` consecutive samples.
     std::optional<Held> try_read_batch(std::size_t most) {
         AsofRingRead read{};
         return held(asof_ring_try_read_batch(ring_.get(), most, &read), read);
     }
     bool has_new() const { return asof_ring_has_new(ring_.get()); }
-    // How many samples were dropped unread.
+    // The number of samples dropped unread.
     std::uint64_t lost() const { return asof_ring_missed(ring_.get()); }
     // The most samples that waited at once: how large the ring has to be.
     std::uint64_t high_water() const { return asof_ring_most_waiting(ring_.get()); }
-    // Whether no process that is alive writes.
+    // Whether no live process holds the writing end.
     bool is_abandoned() const { return asof_ring_consumer_is_abandoned(ring_.get()); }
 
   private:
@@ -313,7 +315,7 @@ class RingConsumer {
     Shared ring_;
 };
 
-// Fills the slots of a ring for several readers in place.
+// The writing end of a broadcast ring; fills slots in place.
 template <typename T, std::uint32_t Slots, std::uint32_t Readers>
 class BroadcastProducer {
     struct Shared {
@@ -322,12 +324,12 @@ class BroadcastProducer {
     };
 
   public:
-    // A slot being filled. If it is not committed it never was.
+    // A slot being filled. Without a commit it is returned unused.
     class Filling {
       public:
         T& operator*() const { return *slot_; }
         T* operator->() const { return slot_; }
-        // Gives the slot to all readers. It is not ours to look at then.
+        // Gives the slot to all readers. Do not access it afterwards.
         void commit(std::uint64_t stamp = now()) && {
             asof_broadcast_commit(shared_->handle.get(), stamp);
             shared_->is_filling = false;
@@ -354,17 +356,17 @@ class BroadcastProducer {
     }
     // The next slot; there always is one. One at a time.
     std::optional<Filling> try_write() { return filling(asof_broadcast_try_write); }
-    // As above, but nothing while a reader that is here has not read the oldest sample: nobody misses anything.
+    // As above, but nothing while a present reader has not read the oldest sample, so no reader misses anything.
     std::optional<Filling> try_write_lossless() { return filling(asof_broadcast_try_write_lossless); }
     std::uint64_t refused() const { return asof_broadcast_refused(shared_->handle.get()); }
-    // Waits no longer for a reader that was killed; whether there is such a reader.
+    // Stops waiting for a killed reader; false if it does not exist.
     bool forget_reader(std::uint32_t number) { return asof_broadcast_forget_reader(shared_->handle.get(), number); }
-    // Whether no process that is alive reads.
+    // Whether no live process holds a reading end.
     bool is_abandoned() const { return asof_broadcast_producer_is_abandoned(shared_->handle.get()); }
 
   private:
     std::optional<Filling> filling(void* (*take)(AsofBroadcastProducer*)) {
-        if (shared_->is_filling) throw std::logic_error("a slot of this ring is being filled already: commit it first");
+        if (shared_->is_filling) throw std::logic_error("a slot of this ring is already being filled: commit it first");
         void* slot = take(shared_->handle.get());
         if (!slot) return std::nullopt;
         return Filling(shared_, slot);
@@ -372,7 +374,7 @@ class BroadcastProducer {
     std::shared_ptr<Shared> shared_;
 };
 
-// Reads a ring in place, at a place of its own.
+// A reading end of a broadcast ring, with its own position; reads samples in place.
 template <typename T, std::uint32_t Slots, std::uint32_t Readers>
 class BroadcastReader {
     struct Shared {
@@ -386,7 +388,7 @@ class BroadcastReader {
       public:
         const T& operator*() const { return *value_; }
         const T* operator->() const { return value_; }
-        // `missed` tells how many samples before this one the reader came too late for, or went past.
+        // `missed` is the number of samples before this one that the reader was too late for or skipped.
         AsofMeta meta() const { return meta_; }
         Nanoseconds age(std::uint64_t time = now()) const { return since(meta_.stamp, time); }
         Held(Held&&) noexcept = default;
@@ -423,17 +425,17 @@ class BroadcastReader {
     std::optional<Held> try_read() { return held(asof_broadcast_try_read); }
     // The newest sample; older ones count as missed.
     std::optional<Held> try_latest() { return held(asof_broadcast_try_latest); }
-    // How many samples were written that this reader has not taken.
+    // The number of samples that this reader has not taken.
     std::uint64_t waiting() const { return asof_broadcast_waiting(shared_->handle.get()); }
     bool has_new() const { return waiting() > 0; }
-    // How many samples this reader has missed, or gone past, in all.
+    // The total number of samples that this reader has missed or skipped.
     std::uint64_t missed() const { return asof_broadcast_missed(shared_->handle.get()); }
-    // Whether no process that is alive writes.
+    // Whether no live process holds the writing end.
     bool is_abandoned() const { return asof_broadcast_reader_is_abandoned(shared_->handle.get()); }
 
   private:
     std::optional<Held> held(const void* (*take)(AsofBroadcastReader*, AsofMeta*)) {
-        if (shared_->is_reading) throw std::logic_error("a sample of this reader is being read already: let it go first");
+        if (shared_->is_reading) throw std::logic_error("a sample of this reader is already being read: release it first");
         AsofMeta meta{};
         const void* value = take(shared_->handle.get(), &meta);
         if (!value) return std::nullopt;
@@ -442,7 +444,7 @@ class BroadcastReader {
     std::shared_ptr<Shared> shared_;
 };
 
-// The newest large value, filled in place. With one reader it is a triple buffer.
+// The writing end of a large value, filled in place. With one reader it is a triple buffer.
 template <typename T, std::uint32_t Readers = 1>
 class SnapshotWriter {
   public:
@@ -450,12 +452,12 @@ class SnapshotWriter {
         : handle_(detail::opened(asof_snapshot_writer_open(name.c_str(), detail::type<T>(type), Readers))) {}
     // The back buffer, with some older value in it, to fill until it is published.
     T& back() { return *static_cast<T*>(asof_snapshot_back(handle_.get())); }
-    // The back buffer with what was published last in it, to change in part.
+    // The back buffer as a copy of the last publication, to change in part.
     T& edit() { return *static_cast<T*>(asof_snapshot_edit(handle_.get())); }
-    // From now on edits go by tiles of so many bytes: each costs as much as the tiles that it touches, where `edit` copies
-    // the whole value. How many tiles there are.
+    // From now on edits are by tiles of `bytes` bytes: each costs only the tiles that it touches, whereas `edit` copies
+    // the entire value. Returns the number of tiles.
     std::size_t use_tiles(std::size_t bytes) { return asof_snapshot_use_tiles(handle_.get(), bytes); }
-    // The bytes of a tile with what was published last in them, or to be overwritten whole; null if there is no such tile.
+    // The bytes of a tile, with the last publication in them, or to be overwritten entirely; null if it does not exist.
     std::byte* edit_tile(std::size_t tile) {
         return static_cast<std::byte*>(asof_snapshot_edit_tile(handle_.get(), tile));
     }
@@ -469,7 +471,7 @@ class SnapshotWriter {
     detail::Handle<AsofSnapshotWriter, asof_snapshot_writer_close> handle_;
 };
 
-// Reads the newest large value in place.
+// A reading end of a large value, read in place.
 template <typename T, std::uint32_t Readers = 1>
 class SnapshotReader {
     struct Shared {
@@ -478,7 +480,7 @@ class SnapshotReader {
     };
 
   public:
-    // A value that stays as it is while this lives. As long as it does, its reader stays with it too.
+    // A value that does not change while this is alive. Its reader stays at this value until then.
     class Frame {
       public:
         const T& value;
@@ -507,9 +509,9 @@ class SnapshotReader {
         shared_->handle.reset(
             detail::opened(asof_snapshot_reader_open(name.c_str(), detail::type<T>(type), Readers, number)));
     }
-    // Whether something was published that was not taken yet.
+    // Whether there is a publication that was not taken yet.
     bool has_new() const { return asof_snapshot_has_new(shared_->handle.get()); }
-    // The newest value; while a frame of this reader lives, the same as that. Of generation 0 before the first.
+    // The newest value; while a frame of this reader is alive, the same as that. Generation 0 before the first.
     Frame latest() {
         AsofMeta meta{};
         auto* reader = shared_->handle.get();
@@ -526,25 +528,25 @@ using TripleBufferWriter = SnapshotWriter<T, 1>;
 template <typename T>
 using TripleBufferReader = SnapshotReader<T, 1>;
 
-// Commands as one source of a mux.
+// The end of one source of a mux.
 template <typename T>
 class MuxSource {
   public:
     MuxSource(const AsofMux* mux, std::uint32_t number) : handle_(detail::opened(asof_mux_source_open(mux, number))) {}
     void write(const T& command, std::uint64_t stamp = now()) { asof_mux_write(handle_.get(), &command, stamp); }
-    // At once, instead of after the timeout.
+    // Yields at once, instead of after the timeout.
     void give_way() { asof_mux_give_way(handle_.get()); }
 
   private:
     detail::Handle<AsofMuxSource, asof_mux_source_close> handle_;
 };
 
-// A lock that keeps sources of a mux down.
+// A lock that suppresses sources of a mux.
 class MuxLock {
   public:
     MuxLock(const AsofMux* mux, std::uint32_t number) : handle_(detail::opened(asof_mux_lock_open(mux, number))) {}
     void engage() { asof_mux_lock_engage(handle_.get()); }
-    // Until its heartbeat runs out, where it has one.
+    // Passes its sources; if the lock has a heartbeat, until that expires.
     void release(std::uint64_t stamp = now()) { asof_mux_lock_release(handle_.get(), stamp); }
     bool is_engaged() const { return asof_mux_lock_is_engaged(handle_.get()); }
 
@@ -552,11 +554,11 @@ class MuxLock {
     detail::Handle<AsofMuxLock, asof_mux_lock_close> handle_;
 };
 
-// Takes the choice out of the priorities' hands.
+// Overrides the priorities of a mux.
 class MuxDirector {
   public:
     explicit MuxDirector(const AsofMux* mux) : handle_(detail::opened(asof_mux_director_open(mux))) {}
-    // Whether there is such a source.
+    // False if the source does not exist.
     bool force(std::uint32_t source) { return asof_mux_force(handle_.get(), source); }
     void automatic() { asof_mux_automatic(handle_.get()); }
 
@@ -564,11 +566,11 @@ class MuxDirector {
     detail::Handle<AsofMuxDirector, asof_mux_director_close> handle_;
 };
 
-// Commands from several sources, the later the more important; gives the ends that write.
+// Commands from several sources, later ones more important; the source of the writing ends.
 template <typename T, std::uint32_t Sources, std::uint32_t Locks = 1>
 class Mux {
   public:
-    // Timeouts of the sources, and how many sources each lock keeps down, with the span of its heartbeat (0: none).
+    // Timeouts of the sources, and how many sources each lock suppresses, with its heartbeat (0: none).
     Mux(const std::string& name, const std::array<Nanoseconds, Sources>& timeouts,
         const std::array<std::pair<std::uint32_t, Nanoseconds>, Locks>& locks, const char* type = nullptr) {
         std::array<AsofMuxSourceConfig, Sources> source_configs;
@@ -578,7 +580,7 @@ class Mux {
         handle_.reset(detail::opened(asof_mux_open(name.c_str(), detail::type<T>(type), source_configs.data(), Sources,
                                                    lock_configs.data(), Locks)));
     }
-    // One that is there, with what it was made with.
+    // An existing mux, with its own settings.
     explicit Mux(const std::string& name, const char* type = nullptr)
         : handle_(detail::opened(asof_mux_open_existing(name.c_str(), detail::type<T>(type), Sources, Locks))) {}
     MuxSource<T> source(std::uint32_t number) const { return MuxSource<T>(handle_.get(), number); }
@@ -589,13 +591,13 @@ class Mux {
     detail::Handle<AsofMux, asof_mux_close> handle_;
 };
 
-// Reads what is to be done; any number of readers.
+// Reads the command to follow; any number of readers.
 template <typename T, std::uint32_t Sources, std::uint32_t Locks = 1>
 class MuxOutput {
   public:
     struct Command {
         AsofMuxAnswer answer;
-        // To be followed only if the answer is a command.
+        // Only to be followed if the answer is a command.
         T value;
         AsofMuxInfo info;
         explicit operator bool() const { return answer == ASOF_MUX_ANSWER_COMMAND; }
@@ -619,7 +621,8 @@ class MuxOutput {
 // Reports events that must not be missed.
 class LatchTrigger {
   public:
-    // After `silence` without a sign of life the sensor is silent; zero: never. One that is there with another is not opened.
+    // After `silence` without a sign of life the sensor is silent; zero: never. Fails if the latch exists with another
+    // silence.
     explicit LatchTrigger(const std::string& name, Nanoseconds silence = {})
         : handle_(detail::opened(asof_latch_trigger_open(name.c_str(), detail::nanos(silence)))) {}
     void trigger(std::uint32_t contacts, std::uint64_t stamp = now()) { asof_latch_trigger(handle_.get(), contacts, stamp); }
@@ -629,24 +632,24 @@ class LatchTrigger {
     detail::Handle<AsofLatchTrigger, asof_latch_trigger_close> handle_;
 };
 
-// Looks at events.
+// Observes events.
 class LatchObserver {
   public:
     struct State {
         AsofLatchState kind;
-        // Of events that were not acknowledged.
+        // The unacknowledged events.
         AsofLatchContact contact;
-        // Since the last of them, and since the first.
+        // The time since the last of them, and since the first.
         Nanoseconds elapsed(std::uint64_t time = now()) const { return since(contact.last, time); }
         Nanoseconds elapsed_since_first(std::uint64_t time = now()) const { return since(contact.first, time); }
     };
 
     explicit LatchObserver(const std::string& name) : handle_(detail::opened(asof_latch_observer_open(name.c_str()))) {}
     bool is_triggered() const { return asof_latch_is_triggered(handle_.get()); }
-    // How many events came since this observer last asked, and in all.
+    // The number of events since this observer's last call, and in total.
     std::uint64_t new_events() { return asof_latch_new_events(handle_.get()); }
     std::uint64_t count() const { return asof_latch_count(handle_.get()); }
-    // After how long without a sign of life the sensor is silent; zero: never.
+    // How long after its last sign of life the sensor is silent; zero: never.
     Nanoseconds silence() const { return Nanoseconds(static_cast<std::int64_t>(asof_latch_silence(handle_.get()))); }
     State state(std::uint64_t time = now()) const {
         State state{};
@@ -661,11 +664,11 @@ class LatchObserver {
 // Acknowledges events.
 class LatchResetter {
   public:
-    // It must be there: the sensor's silence is for its trigger to say.
+    // The latch must exist: its trigger creates it and sets the silence.
     explicit LatchResetter(const std::string& name) : handle_(detail::opened(asof_latch_resetter_open(name.c_str()))) {}
-    // All up to the count that was seen; false if more came by now, which stay.
+    // Acknowledges all events up to `count`; false if there are newer ones, which stay.
     bool reset(std::uint64_t count) { return asof_latch_reset(handle_.get(), count); }
-    // If the last event was at least so long ago; whether it did.
+    // Acknowledges all events if the last was at least `span` ago; returns whether it did.
     bool reset_if_elapsed(Nanoseconds span, std::uint64_t time = now()) {
         return asof_latch_reset_if_elapsed(handle_.get(), time, detail::nanos(span));
     }

@@ -1,13 +1,12 @@
-// What asof-hot's C++ headers share: times, and the names by which types are known in both languages.
+// Common parts of asof-hot's C++ headers: times, and the names of types in both languages.
 //
-// The compiler names the types. A struct is called as it is declared, without its namespace: `robot::Odometry` here is
-// `plain! { struct Odometry { .. } }` in Rust. Numbers are u8 to f64, arrays are such as "f32*720". Where the two sides
-// name a struct differently, say so once, at namespace scope: ASOF_NAME(my::Odom, "Odometry").
+// The compiler provides the type names. A struct's name is its declared name without the namespace: `robot::Odometry`
+// here is `plain! { struct Odometry { .. } }` in Rust. Numbers are u8 to f64, arrays are written like "f32*720". If the
+// two sides name a struct differently, declare that once, at namespace scope: ASOF_NAME(my::Odom, "Odometry").
 //
-// ASOF_FIELDS(robot::Odometry, position, velocity) also tells the fields, which are then compared with the other side's by
-// name and type; without it, by name, size and alignment of the whole.
-//
-// From C++17 on.
+// ASOF_FIELDS(robot::Odometry, position, velocity) also declares the fields, which are then compared with the other
+// side's by name and type; without it, only name, size and alignment of the struct are compared.
+// Requires C++17.
 #pragma once
 
 #include <array>
@@ -22,20 +21,21 @@ namespace asof {
 
 using Nanoseconds = std::chrono::nanoseconds;
 
-// Now, in nanoseconds of the clock that all processes of a machine share, Rust's `Stamp::now()` too.
+// The current time in nanoseconds of the monotonic clock that all processes of a machine share, as Rust's
+// `MonoStamp::now()`.
 inline std::uint64_t now() {
     std::timespec time{};
     ::clock_gettime(CLOCK_MONOTONIC, &time);
     return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(time.tv_nsec);
 }
 
-// How long ago a time was; zero if it lies ahead.
+// How long ago a time was; zero if it is in the future.
 inline Nanoseconds since(std::uint64_t stamp, std::uint64_t time = now()) {
     return Nanoseconds(static_cast<std::int64_t>(time > stamp ? time - stamp : 0));
 }
 
-// Whether a time is no further than `span` from now, before it or after: what `since` cannot tell, for which the stamp of
-// a clock that is ahead is always new.
+// Whether a time is at most `span` from now, before or after. `since` does not show that: by age, a stamp in the future
+// is always new.
 inline bool is_fresh(std::uint64_t stamp, Nanoseconds span, std::uint64_t time = now()) {
     const auto distance = time > stamp ? time - stamp : stamp - time;
     return span.count() >= 0 && distance <= static_cast<std::uint64_t>(span.count());
@@ -45,7 +45,7 @@ namespace detail {
 
 inline std::uint64_t nanos(Nanoseconds span) { return span.count() > 0 ? static_cast<std::uint64_t>(span.count()) : 0; }
 
-// A name of up to 47 bytes; what does not fit is cut off.
+// A name of up to 47 bytes; longer ones are truncated.
 struct Name {
     char text[48] = {};
 
@@ -81,7 +81,7 @@ constexpr std::string_view signature() {
 #endif
 }
 
-// A struct's name as the compiler tells it, without its namespaces.
+// A struct's name from the compiler, without its namespaces.
 template <typename T>
 constexpr std::string_view struct_name() {
     std::string_view text = signature<T>();
@@ -116,13 +116,13 @@ constexpr Name name_of();
 
 }  // namespace detail
 
-// What a type is called in the header of a shared segment; ASOF_NAME says it otherwise.
+// The name of a type in the header of a shared segment; ASOF_NAME overrides it.
 template <typename T, typename = void>
 struct TypeName {
     static constexpr detail::Name value = detail::name_of<T>();
 };
 
-// What the fields of a struct are, as a number that is the same in both languages; 0 if nobody said.
+// A hash of the fields of a struct, the same in both languages; 0 if unknown.
 template <typename T, typename = void>
 struct Fields {
     static constexpr std::uint64_t shape = 0;
@@ -186,14 +186,14 @@ constexpr bool is_plain() {
 }  // namespace detail
 }  // namespace asof
 
-// Says what a struct is called on the other side; at namespace scope, outside of any namespace.
+// Declares the name of a struct on the other side; at global scope, outside of any namespace.
 #define ASOF_NAME(Type, name)                                                    \
     template <>                                                                  \
     struct asof::TypeName<Type> {                                                \
         static constexpr asof::detail::Name value = asof::detail::Name{}.then(name); \
     }
 
-// Tells the fields of a struct, all of them and in order, up to 16; at namespace scope, outside of any namespace.
+// Declares the fields of a struct, all of them and in order, up to 16; at global scope, outside of any namespace.
 #define ASOF_FIELDS(Type, ...)                                                                           \
     template <>                                                                                          \
     struct asof::Fields<Type> {                                                                          \

@@ -1,12 +1,12 @@
-//! A sample in the hands of one who reads.
+//! A sample held by a reader.
 
 use crate::sync::Word;
 
-/// A sample that one end of a ring has, until it gives it back.
+/// A sample that one end of a ring holds until it returns it.
 #[derive(Clone, Copy)]
 pub(crate) struct Claim {
     pub(crate) slot: usize,
     pub(crate) position: Word,
-    /// How many samples before this one were dropped unread, or gone past on the way to it.
+    /// The number of samples before this one that were dropped unread or skipped.
     pub(crate) missed: Word,
 }

@@ -1,4 +1,4 @@
-//! Waiting for a signal by a file: for `epoll`, and for async runtimes, which wait for many things at once.
+//! Waiting for a signal through a file descriptor, for `epoll` and async runtimes.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -9,41 +9,41 @@ use std::thread::JoinHandle;
 use crate::handle::Handle;
 use crate::wait::{Signal, Sleeper};
 
-/// An `eventfd`: a file that is readable after it was rung, until it is cleared. Neither ever blocks.
+/// An `eventfd`: a file that is readable from when it is rung until it is cleared. Neither ever blocks.
 #[derive(Clone, Debug)]
 pub struct EventFd {
     file: Arc<OwnedFd>,
 }
 
 impl EventFd {
-    /// A new one, closed when another program is started.
+    /// A new one, closed on `exec`.
     ///
     /// # Errors
-    /// What the system says, if there are too many files open.
+    /// The system's error, if too many files are open.
     pub fn new() -> Result<Self, Error> {
-        // SAFETY: the call takes integers only.
+        // SAFETY: the call takes only integers.
         let file = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if file < 0 {
             return Err(Error::last_os_error());
         }
-        // SAFETY: the call has just made it, and nobody else has it.
+        // SAFETY: the call has just created it, and no other code has it.
         Ok(EventFd::from(unsafe { OwnedFd::from_raw_fd(file) }))
     }
 
     /// Makes it readable.
     pub fn ring(&self) {
         let one = 1u64;
-        // SAFETY: the eight bytes live through the call. It fails when the count is full, and then it is readable.
+        // SAFETY: the eight bytes outlive the call. It fails when the count is full, and then it is readable.
         unsafe { libc::write(self.file.as_raw_fd(), (&raw const one).cast(), 8) };
     }
 
-    /// Makes it unreadable until it is rung again; how often it was. Clear it first, then look at the data.
+    /// Makes it unreadable until it is rung again; returns how often it was rung. Clear it first, then check the data.
     ///
     /// # Errors
-    /// What the system says, if this is not an `eventfd`.
+    /// The system's error, if this is not an `eventfd`.
     pub fn clear(&self) -> Result<u64, Error> {
         let mut count = 0u64;
-        // SAFETY: the eight bytes live through the call.
+        // SAFETY: the eight bytes outlive the call.
         let read = unsafe { libc::read(self.file.as_raw_fd(), (&raw mut count).cast(), 8) };
         if read == 8 {
             return Ok(count);
@@ -76,10 +76,10 @@ impl AsRawFd for EventFd {
     }
 }
 
-/// A thread that sleeps on a signal and rings an [`EventFd`] for every wake-up, whatever process that comes from.
+/// A thread that sleeps on a signal and rings an [`EventFd`] for every wake-up, from any process.
 ///
 /// It ends when this is dropped. It costs one more hand-over between threads than an [`EventFd`] that the notifier
-/// [rings itself](crate::Notifier::ring_also), and needs nothing of the notifier.
+/// [rings itself](crate::Notifier::ring_also), but needs no support from the notifier.
 ///
 /// ```
 /// use asof_hot::{latest, signal, MonoStamp};
@@ -90,7 +90,7 @@ impl AsRawFd for EventFd {
 /// writer.write(&7, MonoStamp(0));
 /// notifier.notify();
 ///
-/// // By epoll, or an async runtime's readiness: wait for relay.event_fd(), clear it, then look.
+/// // With epoll or an async runtime: wait for relay.event_fd(), clear it, then check.
 /// while reader.read().is_none() {
 ///     relay.event_fd().clear()?;
 /// }
@@ -104,10 +104,10 @@ pub struct Relay<H: Handle<Target = Signal>> {
 }
 
 impl<H: Handle<Target = Signal> + Clone + Send + 'static> Sleeper<H> {
-    /// Rings a file whenever this signal is rung, by a thread that sleeps for that.
+    /// Rings a file whenever this signal is notified, from a thread that sleeps on it.
     ///
     /// # Errors
-    /// What the system says, if it has no file or no thread left.
+    /// The system's error, if it has no file or no thread left.
     pub fn relay(&self) -> Result<Relay<H>, Error> {
         let bell = EventFd::new()?;
         let is_over = Arc::new(AtomicBool::new(false));
@@ -117,8 +117,8 @@ impl<H: Handle<Target = Signal> + Clone + Send + 'static> Sleeper<H> {
                 .name("asof-hot-relay".into())
                 .spawn(move || {
                     while !is_over.load(Ordering::Acquire) {
-                        // Rung between the announcement and the sleep: what was published before is then seen by those
-                        // who look, and what is published later begins another turn.
+                        // Rung between the announcement and the sleep: a check then sees what was published before,
+                        // and what is published later begins another turn.
                         sleeper.next_turn(|| is_over.load(Ordering::Acquire), || bell.ring());
                     }
                 })?

@@ -1,29 +1,29 @@
-//! How the two ends of a structure come to share its memory.
+//! How the ends of a structure share its memory.
 
 use core::ops::Deref;
 
-/// A way to reach a structure that both ends share.
+/// A handle to a structure that the ends share.
 ///
 /// # Safety
-/// Every call of `deref`, on every clone, gives the same address, valid for as long as any of them lives.
+/// Every call of `deref`, on every clone, returns the same address, valid for as long as any of them is alive.
 pub unsafe trait Handle: Deref {
-    /// Whether the end opposite to the one that holds this is alive, where the handle knows better than the memory:
-    /// between processes, of which one that is killed leaves no word.
+    /// Whether the opposite end is alive, if the handle has better information than the memory: between processes,
+    /// since a killed one leaves no trace there.
     fn is_opposite_alive(&self) -> Option<bool> {
         None
     }
 }
 
-/// What the ends hold when nothing else is said: an `Arc` where there is an allocator, else a `&'static`.
+/// The default handle of the ends: an `Arc` if there is an allocator, else a `&'static`.
 #[cfg(feature = "alloc")]
 pub type Owned<S> = alloc::sync::Arc<S>;
-/// What the ends hold when nothing else is said: an `Arc` where there is an allocator, else a `&'static`.
+/// The default handle of the ends: an `Arc` if there is an allocator, else a `&'static`.
 #[cfg(not(feature = "alloc"))]
 pub type Owned<S> = &'static S;
 
-// SAFETY: a reference always gives itself.
+// SAFETY: a reference always returns itself.
 unsafe impl<S> Handle for &S {}
-// SAFETY: an Arc and its clones give the one allocation that they share, and keep it alive.
+// SAFETY: an Arc and its clones return the one allocation that they share, and keep it alive.
 #[cfg(feature = "alloc")]
 unsafe impl<S> Handle for alloc::sync::Arc<S> {}
 
@@ -44,7 +44,7 @@ pub struct StaticPlace<S> {
     place: core::cell::UnsafeCell<S>,
 }
 
-// SAFETY: the structure is given out once, to the first that takes it.
+// SAFETY: the structure is handed out once, to the first caller of `take`.
 unsafe impl<S: Send> Sync for StaticPlace<S> {}
 
 impl<S> StaticPlace<S> {
@@ -56,7 +56,7 @@ impl<S> StaticPlace<S> {
         }
     }
 
-    /// The structure, for the first who asks.
+    /// The structure, for the first caller only.
     #[allow(clippy::mut_from_ref)] // once
     pub fn take(&'static self) -> Option<&'static mut S> {
         if self

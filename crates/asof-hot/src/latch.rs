@@ -1,7 +1,7 @@
 //! Events that must not be missed: bumpers, cliffs, emergency buttons.
 //!
-//! Events are counted, never flagged. To have looked at them is to have acknowledged a count, so that whatever comes
-//! between a look and a reset is still there after it, and no observer hides anything from another.
+//! Events are counted, not flagged. A reset acknowledges a count, so an event between a read and a reset is still there
+//! after it, and observers do not hide events from each other.
 
 use core::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::stamp_cell::StampCell;
 use crate::steps::Whole;
 use crate::sync::{AtomicCounter, AtomicMark, Ordering, Padded, Word};
 
-/// The heart was never heard.
+/// No heartbeat yet.
 const NEVER: u64 = u64::MAX;
-/// How many events are kept one by one.
+/// The number of events kept individually.
 const MAX_KEPT_EVENTS: usize = 16;
 
 plain! {
-    /// One event, and what the trigger knew of those before it that were not acknowledged.
+    /// One event, with the unacknowledged events before it as known to the trigger.
     struct Event {
         first_stamp: u64,
         first_count: u64,
@@ -34,16 +34,16 @@ plain! {
 pub struct EventLatch {
     /// The generation is the count of events.
     events: Latest<Event, MAX_KEPT_EVENTS>,
-    /// The count of events that were acknowledged.
+    /// The count of acknowledged events.
     acknowledged: Padded<AtomicMark>,
     heart: Padded<StampCell>,
-    /// Written when the latch is made, never again.
+    /// Written when the latch is created, never again.
     silence: u64,
 }
 
-/// Makes a latch. If nothing is heard from the trigger for `silence`, not even a heartbeat, the state is
-/// [`LatchState::Silent`]; `None` if it has no heartbeat. A heartbeat that is stamped further than that ahead of "now" is a
-/// broken clock's, and says nothing.
+/// Creates a latch. If the trigger has given no sign of life for `silence`, not even a heartbeat, the state is
+/// [`LatchState::Silent`]; `None` if it has no heartbeat. A heartbeat stamped further than that ahead of "now" comes
+/// from a broken clock and is ignored.
 ///
 /// ```
 /// use asof_hot::{event_latch, MonoStamp, LatchState};
@@ -55,7 +55,7 @@ pub struct EventLatch {
 /// let LatchState::Contact(contact) = observer.state(MonoStamp(300)) else { unreachable!() };
 /// assert_eq!(contact.elapsed(MonoStamp(300)), Duration::from_nanos(200));
 ///
-/// trigger.trigger(0b10, MonoStamp(310)); // between the look and the reset
+/// trigger.trigger(0b10, MonoStamp(310)); // between the read and the reset
 /// assert!(resetter.reset(contact.count).is_err(), "something new came");
 /// assert!(observer.is_triggered(), "and is not lost");
 /// ```
@@ -79,17 +79,17 @@ impl EventLatch {
             events: Latest::new(),
             acknowledged: Padded(AtomicMark::new(0)),
             heart: Padded(StampCell::new(NEVER)),
-            // A heartbeat of any length is one, and its absence another thing.
+            // A heartbeat of any length differs from no heartbeat.
             silence: silence.map_or(NEVER, |silence| nanos(silence).min(NEVER - 1)),
         }
     }
 
-    /// After how long without a sign of life the sensor counts as silent, as was said when this was made; `None`: never.
+    /// How long after its last sign of life the sensor counts as silent; `None`: never.
     pub fn silence(&self) -> Option<Duration> {
         (self.silence != NEVER).then(|| Duration::from_nanos(self.silence))
     }
 
-    /// The ends, for as long as this is borrowed.
+    /// The ends, which borrow this.
     pub fn split(
         &mut self,
     ) -> (
@@ -98,7 +98,7 @@ impl EventLatch {
         LatchObserver<&Self>,
     ) {
         let this = &*self;
-        // SAFETY: borrowed for changing, so no other end is alive.
+        // SAFETY: borrowed mutably, so no other end is alive.
         unsafe {
             (
                 LatchTrigger::attach(this),
@@ -131,8 +131,8 @@ impl EventLatch {
         let mut first = MonoStamp(last.value.first_stamp);
         let mut contacts = last.value.contacts_since_first;
         if last.value.first_count != acknowledged + 1 {
-            // The acknowledgement came while the trigger looked: what it knew reaches too far back. The events
-            // themselves know better, as far as they are kept.
+            // The acknowledgement came while the trigger read: its summary reaches too far back. The events themselves
+            // are exact, as far as they are kept.
             contacts = last.value.contacts;
             for count in (acknowledged + 1..last.generation).rev() {
                 let Some(event) = events.read_generation(count) else {
@@ -162,7 +162,7 @@ pub struct LatchTrigger<H = Owned<EventLatch>> {
 }
 
 impl<H: Handle<Target = EventLatch>> LatchTrigger<H> {
-    /// Becomes the trigger; goes on counting where the last one stopped.
+    /// Becomes the trigger; continues counting where the last one stopped.
     ///
     /// # Safety
     /// No other trigger of this memory is alive.
@@ -171,7 +171,7 @@ impl<H: Handle<Target = EventLatch>> LatchTrigger<H> {
         LatchTrigger { memory, count }
     }
 
-    /// Reports an event: which contacts were hit, as bits, and when.
+    /// Reports an event: the contacts that were hit, as bits, and the time.
     #[inline]
     pub fn trigger(&mut self, contacts: u32, stamp: MonoStamp) {
         let memory = &*self.memory;
@@ -190,7 +190,7 @@ impl<H: Handle<Target = EventLatch>> LatchTrigger<H> {
             event.first_count = last.value.first_count;
             event.contacts_since_first |= last.value.contacts_since_first;
             if last.value.first_count <= acknowledged {
-                // Some of what the last event knew was acknowledged since.
+                // Some of the events summarized by the last one were acknowledged since.
                 event.first_stamp = last.stamp.0;
                 event.first_count = next - 1;
                 event.contacts_since_first = contacts | last.value.contacts;
@@ -209,7 +209,7 @@ impl<H: Handle<Target = EventLatch>> LatchTrigger<H> {
         self.heartbeat(stamp);
     }
 
-    /// Says that the sensor is alive, and that nothing was hit.
+    /// A sign of life of the sensor: nothing was hit.
     #[inline]
     pub fn heartbeat(&mut self, stamp: MonoStamp) {
         self.memory
@@ -217,7 +217,7 @@ impl<H: Handle<Target = EventLatch>> LatchTrigger<H> {
             .store(stamp.0.min(NEVER - 1), Ordering::Relaxed);
     }
 
-    /// How many events were reported.
+    /// The number of events reported.
     pub fn count(&self) -> u64 {
         self.count as u64
     }
@@ -228,10 +228,10 @@ pub struct LatchResetter<H = Owned<EventLatch>> {
     memory: H,
 }
 
-/// Events came that were not looked at; the latch stays triggered.
+/// There are newer events that were not seen; the latch stays triggered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewEvents {
-    /// How many.
+    /// The number of newer events.
     pub new: u64,
 }
 
@@ -239,7 +239,7 @@ impl core::fmt::Display for NewEvents {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(
             f,
-            "{} events came after the ones acknowledged: look at them first",
+            "{} newer events were not seen: handle them first",
             self.new
         )
     }
@@ -256,13 +256,13 @@ impl<H: Handle<Target = EventLatch>> LatchResetter<H> {
         LatchResetter { memory }
     }
 
-    /// Acknowledges all events up to the count that was seen.
+    /// Acknowledges all events up to the count `seen`.
     ///
     /// # Errors
-    /// [`NewEvents`] if there are more by now; those that were seen are acknowledged all the same.
+    /// [`NewEvents`] if there are newer ones; the seen ones are acknowledged all the same.
     pub fn reset(&mut self, seen: u64) -> Result<(), NewEvents> {
         let (acknowledged, count) = self.memory.counts();
-        // An event that never was cannot be acknowledged.
+        // Future events cannot be acknowledged.
         let seen = (seen as Word).min(count).max(acknowledged);
         self.memory.acknowledged.store(seen, order::latch_ack());
         match count - seen {
@@ -271,8 +271,7 @@ impl<H: Handle<Target = EventLatch>> LatchResetter<H> {
         }
     }
 
-    /// Acknowledges what there is if the last event was at least `span` ago, and says whether the latch is clear
-    /// for that reason.
+    /// Acknowledges all events if the last was at least `span` ago; returns whether it did and the latch is clear.
     pub fn reset_if_elapsed(&mut self, now: MonoStamp, span: Duration) -> bool {
         match self.memory.contact() {
             Some(contact) if contact.elapsed(now) >= span => self.reset(contact.count).is_ok(),
@@ -281,16 +280,16 @@ impl<H: Handle<Target = EventLatch>> LatchResetter<H> {
     }
 }
 
-/// What there is to say about a sensor.
+/// The state of a sensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LatchState {
-    /// Nothing that was not acknowledged.
+    /// No unacknowledged events.
     Clear,
     /// Events that were not acknowledged.
     Contact(Contact),
-    /// Nothing to acknowledge, but nothing was heard from the sensor for too long either, or from a clock that is ahead.
+    /// Nothing to acknowledge, but the sensor has been silent for too long, or its clock is ahead.
     Silent {
-        /// When it was last heard, if ever; by its clock.
+        /// Its last sign of life, if any; by its clock.
         heard: Option<MonoStamp>,
     },
 }
@@ -298,16 +297,16 @@ pub enum LatchState {
 /// Events that were not acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contact {
-    /// The count of all events so far: what to [`reset`](LatchResetter::reset) once this was dealt with.
+    /// The count of all events so far: pass it to [`reset`](LatchResetter::reset) after handling them.
     pub count: u64,
-    /// How many of them are new.
+    /// The number of new ones.
     pub new: u64,
-    /// Which contacts were hit in them.
+    /// The contacts that were hit, as bits.
     pub contacts: u32,
-    /// When the first of them was. If more than fifteen came while one of them was being acknowledged, it may be
-    /// the time of an older one.
+    /// The time of the first. If more than fifteen came while one of them was being acknowledged, it may be the time of
+    /// an older one.
     pub first: MonoStamp,
-    /// When the last of them was.
+    /// The time of the last.
     pub last: MonoStamp,
 }
 
@@ -323,12 +322,12 @@ impl Contact {
     }
 }
 
-/// An end that looks. It only ever loads, so there may be any number.
+/// An observing end. It only loads, so there may be any number.
 pub struct LatchObserver<H = Owned<EventLatch>> {
     memory: H,
     seen: Word,
-    /// The count of acknowledged events when this observer last looked it up; it may have grown since, but not beyond the
-    /// count of events. Not part of the protocol, so the processor's also in a model.
+    /// The count of acknowledged events when this observer last read it; it may have grown since, but not beyond the
+    /// count of events. Not part of the protocol, so the processor's atomic also in a model.
     acknowledged: AtomicCounter,
 }
 
@@ -343,7 +342,7 @@ impl<H: Clone> Clone for LatchObserver<H> {
 }
 
 impl<H: Handle<Target = EventLatch>> LatchObserver<H> {
-    /// One more observer.
+    /// A new observer.
     pub fn attach(memory: H) -> Self {
         LatchObserver {
             memory,
@@ -352,11 +351,11 @@ impl<H: Handle<Target = EventLatch>> LatchObserver<H> {
         }
     }
 
-    /// Whether there are events that were not acknowledged: one load of what is shared, while there are none.
+    /// Whether there are unacknowledged events: one load of shared memory while there are none.
     #[inline(always)]
     pub fn is_triggered(&self) -> bool {
-        // Nothing is read on the strength of this, and acknowledgements do not exceed the events: if there are no more
-        // events than were known to be acknowledged, there is nothing to acquire.
+        // Nothing is read based on this, and acknowledgements do not exceed the events: if there are no more events
+        // than were known to be acknowledged, there is nothing to acquire.
         let count = latest::Memory::head(&self.memory.events).load(Ordering::Relaxed);
         count != self.acknowledged.load(Ordering::Relaxed) as Word && self.is_unacknowledged()
     }
@@ -369,7 +368,7 @@ impl<H: Handle<Target = EventLatch>> LatchObserver<H> {
         count != acknowledged
     }
 
-    /// How many events came since this observer last asked, acknowledged or not.
+    /// The number of events since this observer's last call, acknowledged or not.
     #[inline(always)]
     pub fn new_events(&mut self) -> u64 {
         let count = latest::Memory::head(&self.memory.events).load(order::latest_head_load());
@@ -378,17 +377,17 @@ impl<H: Handle<Target = EventLatch>> LatchObserver<H> {
         new as u64
     }
 
-    /// How many events there were in all.
+    /// The total number of events.
     pub fn count(&self) -> u64 {
         self.memory.counts().1 as u64
     }
 
-    /// After how long without a sign of life the sensor counts as silent; `None`: never.
+    /// How long after its last sign of life the sensor counts as silent; `None`: never.
     pub fn silence(&self) -> Option<Duration> {
         self.memory.silence()
     }
 
-    /// Everything there is to say, as of `now`.
+    /// The state at `now`.
     pub fn state(&self, now: MonoStamp) -> LatchState {
         if let Some(contact) = self.memory.contact() {
             return LatchState::Contact(contact);

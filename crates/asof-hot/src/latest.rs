@@ -1,8 +1,8 @@
 //! The latest value, small: one writer, any number of readers, plain data.
 //!
-//! A single-slot seqlock makes every reader wait while a write is under way, and for ever if the writer dies in it.
-//! Here the writer fills one of N slots while readers use the one before: a reader repeats itself only if the writer
-//! published N-1 whole values during one copy, and never waits for anybody.
+//! A single-slot seqlock makes every reader wait during a write, and forever if the writer dies in it. Here the writer
+//! fills one of N slots while readers use the one before: a reader retries only if the writer published N-1 complete
+//! values during one copy, and never waits.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -21,13 +21,13 @@ use crate::words::{Words, fetch_for_reading};
 /// N is a power of two, at least 2; the slots are also a short history of the last N-1 values.
 #[repr(C)]
 pub struct Latest<T, const N: usize = 8> {
-    /// The newest whole generation; 0 before the first.
+    /// The newest complete generation; 0 before the first.
     head: Padded<AtomicWord>,
     slots: [Slot<T>; N],
 }
 
-/// Invariant: while `mark` is g and the head has reached g, the contents are those of generation g, whole. The mark
-/// changes before the contents do.
+/// Invariant: while `mark` is g and the head has reached g, the contents are generation g, complete. The mark changes
+/// before the contents do.
 #[repr(C, align(128))]
 struct Slot<T> {
     mark: AtomicWord,
@@ -35,7 +35,7 @@ struct Slot<T> {
     value: Words<T>,
 }
 
-/// Makes a latest value whose ends share it by `Arc`.
+/// Creates a latest value whose ends share an `Arc`.
 ///
 /// ```
 /// use asof_hot::{latest, MonoStamp};
@@ -59,9 +59,9 @@ pub fn latest<T: Plain, const N: usize>() -> (LatestWriter<T, N>, LatestReader<T
 
 impl<T: Plain, const N: usize> Latest<T, N> {
     const_unless_loom! {
-        /// Nothing written yet.
+        /// An empty latest value.
         pub fn new() -> Self {
-            const { assert!(N >= 2 && N.is_power_of_two(), "the number of slots is a power of two, from 2 on") };
+            const { assert!(N >= 2 && N.is_power_of_two(), "the number of slots must be a power of two, at least 2") };
             Latest {
                 head: Padded(AtomicWord::new(0)),
                 #[cfg(not(loom))]
@@ -74,7 +74,7 @@ impl<T: Plain, const N: usize> Latest<T, N> {
         }
     }
 
-    /// Where things lie: the slots; the size of a slot, and in it the stamp and the value.
+    /// Offsets: the slots; the size of a slot, and in it the stamp and the value.
     #[cfg(all(test, feature = "ffi", not(loom)))]
     pub(crate) fn offsets() -> [usize; 4] {
         use core::mem::offset_of;
@@ -86,9 +86,9 @@ impl<T: Plain, const N: usize> Latest<T, N> {
         ]
     }
 
-    /// The two ends, for as long as this is borrowed.
+    /// The two ends, which borrow this.
     pub fn split(&mut self) -> (LatestWriter<T, N, &Self>, LatestReader<T, N, &Self>) {
-        // SAFETY: borrowed for changing, so no other end is alive.
+        // SAFETY: borrowed mutably, so no other end is alive.
         let writer = unsafe { LatestWriter::attach(&*self) };
         (writer, LatestReader::attach(&*self))
     }
@@ -100,7 +100,7 @@ impl<T: Plain, const N: usize> Default for Latest<T, N> {
     }
 }
 
-/// The end that writes. There is one.
+/// The writing end. There is one.
 pub struct LatestWriter<T, const N: usize = 8, H = Owned<Latest<T, N>>> {
     memory: H,
     generation: Word,
@@ -108,7 +108,7 @@ pub struct LatestWriter<T, const N: usize = 8, H = Owned<Latest<T, N>>> {
 }
 
 impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestWriter<T, N, H> {
-    /// Becomes the writer; goes on where the last one stopped, even in the middle of a write.
+    /// Becomes the writer; continues where the last one stopped, even in the middle of a write.
     ///
     /// # Safety
     /// No other writer of this memory is alive.
@@ -127,12 +127,13 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestWriter<T,
         self.write_steps(value, stamp, &mut Whole);
     }
 
-    /// Publishes the last value, changed by `change`; readers keep the last one for as long as that takes.
+    /// Publishes the last value, changed by `change`; readers see the last value in the meantime.
     ///
     /// Before the first write the value to change is all zeros.
     pub fn update(&mut self, stamp: MonoStamp, change: impl FnOnce(&mut T)) {
         let mut value = MaybeUninit::<T>::uninit();
-        // SAFETY: there is room for a T; nobody but us writes the slot, so it is whole; zeros are a T before that.
+        // SAFETY: there is room for a T; only we write the slot, so it is complete; before the first write zeros are a
+        // valid T.
         let mut value = unsafe {
             self.memory
                 .slot(slot_of(self.generation, N))
@@ -143,12 +144,12 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestWriter<T,
         self.write(&value, stamp);
     }
 
-    /// The generation of the last value that was written; 0 before the first.
+    /// The generation of the last written value; 0 before the first.
     pub fn generation(&self) -> u64 {
         self.generation as u64
     }
 
-    /// Writes as [`write`](Self::write) does but dies after so many steps, as a process can; for the models.
+    /// Like [`write`](Self::write), but dies after `steps` steps, as a process can; for the models.
     #[cfg(loom)]
     pub fn write_and_die(mut self, value: &T, stamp: MonoStamp, steps: usize) {
         self.write_steps(value, stamp, &mut crate::steps::DiesAfter(steps));
@@ -169,7 +170,7 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestWriter<T,
     }
 }
 
-/// An end that reads. It only ever loads, so there may be any number, and the memory may be mapped for reading only.
+/// A reading end. It only loads, so there may be any number, and the memory may be mapped read-only.
 #[derive(Clone)]
 pub struct LatestReader<T, const N: usize = 8, H = Owned<Latest<T, N>>> {
     memory: H,
@@ -177,25 +178,25 @@ pub struct LatestReader<T, const N: usize = 8, H = Owned<Latest<T, N>>> {
     _type: PhantomData<T>,
 }
 
-/// How lively the writer is, as far as one reader has seen.
+/// How often the writer writes, as observed by one reader.
 ///
-/// A new value costs a reader two fetches from the writer's core: of the head, then of the slot that it names. A
-/// reader that sees new values all the time fetches the next slot before the head names it, which halves its wait: from
-/// three quarters of the reads on that the last value lasted for, as a fetch before the writer has begun is in vain, costs
-/// half of a quiet read, and takes the lines from the writer, on processors that fetch lines in pairs more than are asked
-/// for. One that sees no new value for a while stops that, and remembers where the value lies.
+/// A new value costs a reader two fetches from the writer's core: of the head, then of the slot that it names. A reader
+/// that often sees new values prefetches the next slot before the head names it, which halves its wait. It does so from
+/// three quarters of the number of reads that the last value lasted: a prefetch before the writer has begun is wasted,
+/// costs half of a quiet read, and takes cache lines from the writer, on processors that fetch lines in pairs more than
+/// requested. A reader that sees no new value for a while stops prefetching and remembers where the value is.
 #[derive(Clone)]
 struct Pace {
-    /// What has been the newest value for so long that no other is expected soon.
+    /// The newest value, if it has not changed for so long that no other is expected soon.
     settled: Cell<Settled>,
     newest: Cell<Word>,
     reads_of_newest: Cell<u32>,
-    /// The reads of a value from which on the next one is expected.
+    /// The number of reads of a value after which the next one is expected.
     fetch_from: Cell<u32>,
 }
 
 impl Pace {
-    /// Reads of one generation after which it is taken to be settled; in a model, at once.
+    /// The number of reads of one generation after which it counts as settled; in a model, at once.
     const SETTLED_AFTER_READS: u32 = if cfg!(loom) { 0 } else { 256 };
 
     fn new() -> Self {
@@ -223,11 +224,11 @@ impl Pace {
     }
 }
 
-/// A value that was read once: what a reader need not find out again while it is the newest.
+/// A value that was read before, with what need not be looked up again while it is the newest.
 #[derive(Clone, Copy)]
 pub(crate) struct Settled {
     generation: Word,
-    /// How many bytes after the first slot its slot lies.
+    /// The offset in bytes of its slot from the first slot.
     place: usize,
     stamp: MonoStamp,
 }
@@ -251,7 +252,7 @@ impl Settled {
     }
 }
 
-/// The writer published so many values during so many copies that none of them came out whole.
+/// The writer overtook every attempt to copy a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outrun;
 
@@ -266,7 +267,7 @@ impl core::fmt::Display for Outrun {
 impl core::error::Error for Outrun {}
 
 impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T, N, H> {
-    /// One more reader.
+    /// A new reader.
     pub fn attach(memory: H) -> Self {
         LatestReader {
             memory,
@@ -281,26 +282,25 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
         let mut value = MaybeUninit::<T>::uninit();
         // SAFETY: there is room for a T.
         let (meta, _) = unsafe { self.copy_newest(value.as_mut_ptr()) }?;
-        // SAFETY: it was just filled with a whole T.
+        // SAFETY: it was just filled with a complete T.
         Some(unsafe { sample(value, meta) })
     }
 
-    /// The newest value, into room of the caller's own: the fastest way. `None`, with the room untouched, before
-    /// the first.
+    /// Copies the newest value into `target`: the fastest way. `None`, with `target` unchanged, before the first.
     #[inline(always)]
     pub fn read_into(&self, target: &mut T) -> Option<Meta> {
-        // SAFETY: there is room for a T, and any bytes are one.
+        // SAFETY: there is room for a T, and any bytes are a valid T.
         unsafe { self.copy_newest(target) }.map(|(meta, _)| meta)
     }
 
-    /// As [`read_into`](Self::read_into), also telling how often the writer overtook the copy.
+    /// Like [`read_into`](Self::read_into), also returning how often the writer overtook the copy.
     #[inline]
     pub fn read_counting_retries(&self, target: &mut T) -> Option<(Meta, u32)> {
-        // SAFETY: there is room for a T, and any bytes are one.
+        // SAFETY: there is room for a T, and any bytes are a valid T.
         unsafe { self.copy_newest(target) }
     }
 
-    /// The newest value, in one attempt: no loop at all.
+    /// The newest value, in one attempt without a loop.
     ///
     /// # Errors
     /// [`Outrun`] if the writer published N-1 values during the copy.
@@ -313,7 +313,7 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
         self.at_generation(generation).map(Some).ok_or(Outrun)
     }
 
-    /// The newest value, if it is another than the one of generation `seen`.
+    /// The newest value, if its generation is not `seen`.
     #[inline]
     pub fn read_if_newer(&self, seen: u64) -> Option<Reading<T>> {
         if self.generation() == seen {
@@ -328,7 +328,7 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
         self.memory.head.load(order::latest_head_load()) as u64
     }
 
-    /// The value of one generation, while it is among the last N-1.
+    /// The value of one generation, if it is among the last N-1.
     pub fn read_generation(&self, generation: u64) -> Option<Reading<T>> {
         let newest = self.memory.head.load(order::latest_head_load());
         let wanted = generation as Word;
@@ -338,7 +338,7 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
         self.at_generation(wanted)
     }
 
-    /// The newest value stamped at or before `stamp`, while it is among the last N-1.
+    /// The newest value stamped at or before `stamp`, if it is among the last N-1.
     pub fn read_at(&self, stamp: MonoStamp) -> Option<Reading<T>> {
         let newest = self.generation();
         let oldest = newest.saturating_sub(N as u64 - 2).max(1);
@@ -353,11 +353,11 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
     #[inline(always)]
     unsafe fn copy_newest(&self, target: *mut T) -> Option<(Meta, u32)> {
         let settled = self.pace.settled.get();
-        // SAFETY: the caller's promise; what is settled was read from this memory.
+        // SAFETY: upheld by the caller; the settled value was read from this memory.
         if let Some(meta) = unsafe { copy_settled(&*self.memory, settled, target) } {
             return Some((meta, 0));
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         unsafe { self.copy_unsettled(target) }
     }
 
@@ -365,7 +365,7 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
     /// `target` is valid for writing a T.
     #[inline(always)]
     unsafe fn copy_unsettled(&self, target: *mut T) -> Option<(Meta, u32)> {
-        // By what was seen last, not by what is seen now: both fetches are under way at once.
+        // By what was seen last, not by what is seen now: so both fetches run at once.
         if self.pace.reads_of_newest.get() >= self.pace.fetch_from.get() {
             let next = slot_of(self.pace.newest.get().wrapping_add(1), N);
             fetch_for_reading(
@@ -373,7 +373,7 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
                 core::mem::offset_of!(Slot<T>, value) + size_of::<T>(),
             );
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         let (meta, retries) = unsafe { newest(&*self.memory, target.cast()) }?;
         self.pace.saw::<T, N>(meta);
         Some((meta, retries))
@@ -384,7 +384,7 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
         let mut value = MaybeUninit::<T>::uninit();
         // SAFETY: there is room for a T.
         let meta = unsafe { copy_out(&*self.memory, generation, value.as_mut_ptr().cast()) }?;
-        // SAFETY: it was just filled with a whole T.
+        // SAFETY: it was just filled with a complete T.
         Some(unsafe { sample(value, meta) })
     }
 }
@@ -393,25 +393,25 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
 /// The value was filled.
 #[inline(always)]
 unsafe fn sample<T>(value: MaybeUninit<T>, meta: Meta) -> Reading<T> {
-    // SAFETY: by the caller's promise.
+    // SAFETY: upheld by the caller.
     Reading::new(unsafe { value.assume_init() }, meta)
 }
 
-/// What the protocol needs of the memory; typed here, of a size known at run time only in the C interface.
+/// What the protocol needs of the memory: typed here, sized at run time in the C interface.
 pub(crate) trait Memory {
     type Slot: SlotMemory;
     fn head(&self) -> &AtomicWord;
-    /// How many slots; a power of two.
+    /// The number of slots; a power of two.
     fn slots(&self) -> usize;
     fn slot(&self, slot: usize) -> Self::Slot;
 }
 
-/// One slot, where it is: three things at fixed distances from one address.
+/// One slot: three fields at fixed offsets from one address.
 pub(crate) trait SlotMemory {
     fn mark(&self) -> &AtomicWord;
     fn stamp(&self) -> &Words<u64>;
     /// # Safety
-    /// `source` is valid for a value, and nobody else stores to the slot.
+    /// `source` is valid for a value, and nothing else stores to the slot.
     unsafe fn store(&self, source: *const u8);
     /// # Safety
     /// `target` is valid for a value.
@@ -434,13 +434,13 @@ impl<T: Plain, const N: usize> Memory for Latest<T, N> {
     }
 }
 
-/// A slot of a memory that is alive.
+/// A slot of live memory.
 pub(crate) struct SlotRef<T>(*const Slot<T>);
 
 impl<T: Plain> SlotRef<T> {
     #[inline(always)]
     fn slot(&self) -> &Slot<T> {
-        // SAFETY: made by `slot`, of a memory that the protocol borrows for longer.
+        // SAFETY: made by `slot`, from memory that the protocol borrows for longer.
         unsafe { &*self.0 }
     }
 }
@@ -456,18 +456,18 @@ impl<T: Plain> SlotMemory for SlotRef<T> {
     }
     #[inline(always)]
     unsafe fn store(&self, source: *const u8) {
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         unsafe { self.slot().value.store(source.cast()) }
     }
     #[inline(always)]
     unsafe fn load(&self, target: *mut u8) {
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         unsafe { self.slot().value.load(target.cast()) }
     }
 }
 
-/// The same address, but the compiler does not know where it came from: it then computes it once, where it would
-/// otherwise compute each of the three things' address from the beginning. A fifth of the time of a quiet read.
+/// The same address with its origin hidden from the compiler, which then computes it once instead of once for each of
+/// the three fields. Saves a fifth of the time of a quiet read.
 #[inline(always)]
 #[allow(unused_mut, clippy::pointers_in_nomem_asm_block)]
 fn opaque<S>(mut slot: *const S) -> *const S {
@@ -487,7 +487,7 @@ const fn slot_of(generation: Word, slots: usize) -> usize {
     generation as usize & (slots - 1)
 }
 
-/// The generation that is never reached.
+/// A generation that is never reached.
 const NEVER: Word = Word::MAX;
 
 /// Writes the generation after `last` and returns it.
@@ -502,7 +502,7 @@ pub(crate) unsafe fn publish<M: Memory>(
     stamp: MonoStamp,
     steps: &mut impl Steps,
 ) -> Word {
-    // 32-bit counters come to their end, and go on with another number of the same slot.
+    // 32-bit counters overflow, and continue with another number of the same slot.
     let generation = match last.wrapping_add(1) {
         NEVER => memory.slots() as Word - 1,
         next => next,
@@ -516,7 +516,7 @@ pub(crate) unsafe fn publish<M: Memory>(
     if steps.stop() {
         return last;
     }
-    // SAFETY: we are the only writer; the stamp is a u64, the source the caller's promise.
+    // SAFETY: we are the only writer; the stamp is a u64, the source is valid by the caller's promise.
     unsafe {
         slot.stamp().store(&raw const stamp.0);
         if steps.stop() {
@@ -531,7 +531,7 @@ pub(crate) unsafe fn publish<M: Memory>(
     generation
 }
 
-/// Copies the newest value out; also says how often the writer overtook the copy. `None` before the first value.
+/// Copies the newest value out; also returns how often the writer overtook the copy. `None` before the first value.
 ///
 /// # Safety
 /// `target` is valid for a value.
@@ -543,24 +543,24 @@ pub(crate) unsafe fn newest<M: Memory>(memory: &M, target: *mut u8) -> Option<(M
         if generation == 0 {
             return None;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         if let Some(meta) = unsafe { copy_out(memory, generation, target) } {
             return Some((meta, retries));
         }
-        // The mark that was seen came after N-1 more values. The fence of the next check, at the latest, shows that the
-        // head has passed them.
+        // The mark that was seen came after N-1 more values. At the latest after the fence of the next check, the head
+        // is seen to have passed them.
         retries += 1;
     }
 }
 
-/// Copies the newest value out if it is the one that was settled upon; of that one, all but the value is known.
+/// Copies the newest value out if it is the settled one; of that one, everything but the value is known.
 ///
-/// One look at the head, after the copy, is enough. The slot was whole when it was read before, and is not touched again
-/// before the head has passed it by N-1: if anything of that was copied, the fence shows the head that far. So a quiet
-/// read costs the copy and one load, and waits for nothing before it copies.
+/// One load of the head, after the copy, is enough. The slot was complete when it was read before, and is not written
+/// again before the head has passed it by N-1: if any of that was copied, the fence makes the head visible that far. So
+/// a quiet read costs the copy and one load, and waits for nothing before it copies.
 ///
 /// # Safety
-/// `target` is valid for writing a T, and what is settled, if anything, was read from this memory.
+/// `target` is valid for writing a T, and the settled value, if any, was read from this memory.
 #[inline(always)]
 pub(crate) unsafe fn copy_settled<T: Plain, const N: usize>(
     memory: &Latest<T, N>,
@@ -571,9 +571,9 @@ pub(crate) unsafe fn copy_settled<T: Plain, const N: usize>(
         return None;
     }
     let slots: *const Slot<T> = memory.slots.as_ptr();
-    // SAFETY: the place is that of one of the slots.
+    // SAFETY: the offset is that of one of the slots.
     let slot = SlotRef(opaque(unsafe { slots.byte_add(settled.place) }));
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { slot.load(target.cast()) };
     order::latest_check_fence();
     if memory.head.load(Ordering::Relaxed) != settled.generation {
@@ -585,25 +585,25 @@ pub(crate) unsafe fn copy_settled<T: Plain, const N: usize>(
     })
 }
 
-/// Copies a generation out that the head has reached; `None` if its slot was taken for a newer one meanwhile.
+/// Copies out a generation that the head has reached; `None` if its slot was reused for a newer one in the meantime.
 ///
 /// # Safety
 /// `target` is valid for a value.
 #[inline(always)]
 unsafe fn copy_out<M: Memory>(memory: &M, generation: Word, target: *mut u8) -> Option<Meta> {
     let slot = memory.slot(slot_of(generation, memory.slots()));
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { copy_slot(&slot, generation, target) }
 }
 
-/// As [`copy_out`], of the slot that is the generation's.
+/// Like [`copy_out`], from the slot of that generation.
 ///
 /// # Safety
 /// `target` is valid for a value.
 #[inline(always)]
 unsafe fn copy_slot(slot: &impl SlotMemory, generation: Word, target: *mut u8) -> Option<Meta> {
     let mut stamp = 0;
-    // SAFETY: the stamp is a u64, the target the caller's promise.
+    // SAFETY: the stamp is a u64, the target is valid by the caller's promise.
     unsafe {
         slot.stamp().load(&raw mut stamp);
         slot.load(target);

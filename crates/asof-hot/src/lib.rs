@@ -1,14 +1,14 @@
 //! Lock-free buffers for a robot's hot path.
 //!
-//! Seven structures for what flows between the threads of a robot, or between its processes. All of them have split
-//! ends (the types say who may write and who may read), never block, never allocate once they are made, count what
-//! was lost, and tell how old it is what they return. One rule holds for all: *a reader's result never depends on a
-//! writer making progress*, so a writer that stalls or dies takes nobody with it.
+//! Seven structures for the data between the threads of a robot, or between its processes. Each has separate writing
+//! and reading ends, enforced by types. None of them ever blocks, or allocates after construction. Lost samples are
+//! counted, and every value comes with its age. One rule holds for all: *a reader's result never depends on a writer
+//! making progress*, so a writer that stalls or dies stops no one else.
 //!
 //! | structure | for | made by |
 //! |---|---|---|
 //! | [`Ring`] | every sample in order, in place (laser scans) | [`ring`], [`ring_drop_oldest`] |
-//! | [`Broadcast`] | the same for several readers, each at its own place | [`broadcast`] |
+//! | [`Broadcast`] | the same for several readers, each at its own position | [`broadcast`] |
 //! | [`Latest`] | the newest small value, many readers (odometry) | [`latest`] |
 //! | [`Snapshot`] | the newest large value, in place (maps, images) | [`snapshot`], [`tile_map`], [`triple_buffer`] |
 //! | [`Mux`] | commands from several sources by priority, with a deadman | [`mux`] |
@@ -18,7 +18,7 @@
 //! use asof_hot::{latest, MonoStamp};
 //!
 //! asof_hot::plain! {
-//!     /// Where the robot is.
+//!     /// The pose of the robot.
 //!     #[derive(Debug, PartialEq)]
 //!     struct Pose { x: f64, y: f64, yaw: f64 }
 //! }
@@ -37,8 +37,8 @@
 //! ```
 //!
 //! # Features
-//! Without any, the crate is `no_std` and allocates nothing: the structures live in a [`StaticPlace`] or are borrowed
-//! ([`Latest::split`]). `alloc` adds ends that share by `Arc`, `std` a clock and waiting, `shm` (the default) named
+//! Without features the crate is `no_std` and allocates nothing: the structures are in a [`StaticPlace`] or borrowed
+//! ([`Latest::split`]). `alloc` adds ends that share an `Arc`, `std` a clock and waiting, `shm` (the default) named
 //! shared memory, `ffi` the C interface. On processors without 64-bit atomics, counters are 32 bits wide.
 
 #![no_std]

@@ -1,7 +1,7 @@
-//! Commands from several sources, of which the most important live one counts.
+//! Commands from several sources by priority, with timeouts and locks.
 //!
-//! There is no mode to switch. Each source has a priority and a timeout; who falls silent gives way by itself, and if
-//! nobody commands, the answer is to stop. A lock keeps sources down for as long as it is engaged, or silent.
+//! There is no mode to switch. Each source has a priority and a timeout. A source that goes silent yields by itself,
+//! and if none is live, the result is to stop. A lock suppresses sources while it is engaged, or silent.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -17,37 +17,37 @@ use crate::stamp_cell::StampCell;
 use crate::steps::Whole;
 use crate::sync::{AtomicWord, Ordering, Padded, Word};
 
-/// The end of a command's life, on a source that has not commanded or has given way: further ahead than any can be.
+/// The expiry of a source that has no command or has yielded: later than any real one.
 pub(crate) const SILENT: u64 = u64::MAX;
-/// The longest timeout, 73 years: a quarter of the time that can be told from its end.
+/// The longest timeout, 73 years: a quarter of the range of a stamp.
 const MAX_TIMEOUT_NANOS: u64 = 1 << 61;
 /// Slots of each level's command.
 pub(crate) const SLOTS: usize = 4;
 
-/// How one source is judged.
+/// Options of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceOptions {
     timeout: u64,
 }
 
 impl SourceOptions {
-    /// A source whose commands count for `timeout` from their stamp.
+    /// A source whose commands are valid for `timeout` from their stamp.
     ///
-    /// A stamp up to as much ahead of the reader's "now" counts as fresh (the reader may have looked at the clock
-    /// first); one further ahead is a broken clock's and counts as stale, for as long as it lies so far ahead.
+    /// A stamp up to `timeout` ahead of the reader's "now" counts as fresh (the reader may have read the clock first).
+    /// One further ahead comes from a broken clock and counts as stale while it is that far ahead.
     pub const fn new(timeout: Duration) -> Self {
         SourceOptions {
             timeout: longest(timeout),
         }
     }
 
-    /// For how long a command counts; 73 years at most.
+    /// How long a command is valid; at most 73 years.
     pub const fn timeout(&self) -> Duration {
         Duration::from_nanos(self.timeout)
     }
 }
 
-/// A timeout in nanoseconds, no longer than can be judged.
+/// A timeout in nanoseconds, at most [`MAX_TIMEOUT_NANOS`].
 const fn longest(timeout: Duration) -> u64 {
     let timeout = nanos(timeout);
     if timeout > MAX_TIMEOUT_NANOS {
@@ -57,16 +57,16 @@ const fn longest(timeout: Duration) -> u64 {
     }
 }
 
-/// How a lock is judged.
+/// Options of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockOptions {
     masks: usize,
-    /// Without a heartbeat, the end of all time.
+    /// Without a heartbeat, the largest time.
     timeout: u64,
 }
 
 impl LockOptions {
-    /// A lock that keeps the `masks` lowest sources down while it is engaged.
+    /// A lock that suppresses the `masks` lowest sources while it is engaged.
     pub const fn new(masks: usize) -> Self {
         LockOptions {
             masks,
@@ -74,10 +74,10 @@ impl LockOptions {
         }
     }
 
-    /// A lock that also counts as engaged when nothing was heard from its owner for `timeout`, or ever.
+    /// A lock that also counts as engaged if it was not released within `timeout`, or ever.
     ///
-    /// A release that is stamped further than that ahead of the reader's "now" is a broken clock's: the lock counts as
-    /// engaged, for as long as the stamp lies so far ahead.
+    /// A release stamped further than that ahead of the reader's "now" comes from a broken clock: the lock counts as
+    /// engaged while the stamp is that far ahead.
     pub const fn with_heartbeat(masks: usize, timeout: Duration) -> Self {
         LockOptions {
             masks,
@@ -85,12 +85,12 @@ impl LockOptions {
         }
     }
 
-    /// How many sources, from the lowest on, it keeps down while it is engaged.
+    /// How many of the lowest sources it suppresses while it is engaged.
     pub const fn masks(&self) -> usize {
         self.masks
     }
 
-    /// After how long without a release it counts as engaged, if ever; 73 years at most.
+    /// How long after a release it counts as engaged again, if ever; at most 73 years.
     pub const fn heartbeat(&self) -> Option<Duration> {
         if self.timeout == u64::MAX {
             None
@@ -109,24 +109,24 @@ pub struct Mux<T, const S: usize, const K: usize = 1> {
     commands: [Latest<T, SLOTS>; S],
 }
 
-/// What a reader looks at besides the command itself, side by side: one cache line for four sources.
+/// What a reader checks besides the command itself, contiguous: one cache line for four sources.
 #[repr(C)]
 struct Watched<const S: usize, const K: usize> {
-    /// When each source's last command ends to count.
+    /// When each source's last command expires.
     ends: [StampCell; S],
-    /// The time from which each lock is engaged: 0 while it is, the end of all time while it is not.
+    /// The time from which each lock is engaged: 0 while it is, the largest time while it is not.
     locks: [StampCell; K],
-    /// 0, or 1 more than the source that alone counts.
+    /// 0, or 1 more than the forced source.
     forced: AtomicWord,
 }
 
-/// Written when the mux is made, never again.
+/// Written when the mux is created, never again.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct SourceLimit {
     timeout: u64,
-    /// How far ahead of now the end of a command may lie: as long as the timeout, for a command of this moment, and
-    /// once more for one that the reader's clock is a little behind of.
+    /// How far ahead of now the expiry of a command may be: the timeout, for a command of this moment, and once more
+    /// for one slightly ahead of the reader's clock.
     window: u64,
 }
 
@@ -138,20 +138,20 @@ impl SourceLimit {
         }
     }
 
-    /// When a command with this stamp ends to count.
+    /// When a command with this stamp expires.
     #[inline(always)]
     fn end(self, stamp: MonoStamp) -> u64 {
         stamp.0.wrapping_add(self.timeout)
     }
 
-    /// The setting that it was made of.
+    /// The options that it was created with.
     pub(crate) const fn setting(self) -> SourceOptions {
         SourceOptions {
             timeout: self.timeout,
         }
     }
 
-    /// One comparison for both: an end that has passed is as far ahead as can be.
+    /// One comparison for both: an expiry in the past wraps around to the far future.
     #[inline(always)]
     fn is_live(self, end: u64, now: MonoStamp) -> bool {
         is_within(self.window, end, now)
@@ -163,7 +163,7 @@ fn is_within(window: u64, end: u64, now: MonoStamp) -> bool {
     end.wrapping_sub(now.0) <= window
 }
 
-/// Written when the mux is made, never again.
+/// Written when the mux is created, never again.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct LockLimit {
@@ -179,7 +179,7 @@ impl LockLimit {
         }
     }
 
-    /// From when on the lock is engaged before anything was heard: at once if it has a heartbeat, else never.
+    /// From when the lock is engaged before the first release: at once if it has a heartbeat, else never.
     pub(crate) const fn at_first(self) -> u64 {
         if self.timeout == u64::MAX {
             u64::MAX
@@ -188,18 +188,18 @@ impl LockLimit {
         }
     }
 
-    /// From when on the lock is engaged once more after it was released.
+    /// From when the lock is engaged again after a release.
     const fn after_release(self, stamp: MonoStamp) -> u64 {
         stamp.0.saturating_add(self.timeout).saturating_add(1)
     }
 
-    /// How far ahead of now that may lie: as long as the heartbeat, for a release of this moment, and once more for one
-    /// that the reader's clock is a little behind of. As far as can be without a heartbeat.
+    /// How far ahead of now that may be: the heartbeat, for a release of this moment, and once more for one slightly
+    /// ahead of the reader's clock. Unlimited without a heartbeat.
     const fn window(self) -> u64 {
         self.timeout.saturating_mul(2).saturating_add(1)
     }
 
-    /// The setting that it was made of.
+    /// The options that it was created with.
     pub(crate) const fn setting(self) -> LockOptions {
         LockOptions {
             masks: self.masks as usize,
@@ -208,13 +208,13 @@ impl LockLimit {
     }
 }
 
-/// Whether a lock that is engaged from a time on lets its sources through now.
+/// Whether a lock that is engaged from `engaged_from` on passes its sources now.
 #[inline(always)]
 const fn is_open(window: u64, engaged_from: u64, now: MonoStamp) -> bool {
     now.0 < engaged_from && engaged_from - now.0 <= window
 }
 
-/// What the protocol needs of the memory; typed here, of a size known at run time only in the C interface.
+/// What the protocol needs of the memory: typed here, sized at run time in the C interface.
 pub(crate) trait Memory {
     type Command: latest::Memory;
     fn source_count(&self) -> usize;
@@ -263,7 +263,7 @@ impl<T: Plain, const S: usize, const K: usize> Memory for Mux<T, S, K> {
     }
 }
 
-/// Commands, for the one who is `source`; `generation` is that of its last command, and becomes that of this one.
+/// Writes a command of `source`; `generation` is that of its last command, and becomes that of this one.
 ///
 /// # Safety
 /// The caller is the only writer of this source, and `command` is valid for a value.
@@ -277,40 +277,40 @@ pub(crate) unsafe fn command<M: Memory>(
     stamp: MonoStamp,
 ) {
     let latest = memory.command(source);
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     *generation = unsafe { latest::publish(latest, *generation, command, stamp, &mut Whole) };
     let end = limit.end(stamp);
     memory.end(source).store(end, order::mux_stamp_store());
 }
 
-/// Gives way at once.
+/// Yields at once.
 pub(crate) fn give_way<M: Memory>(memory: &M, source: usize) {
     memory.end(source).store(SILENT, order::mux_stamp_store());
 }
 
-/// Keeps a lock's sources down.
+/// Suppresses a lock's sources.
 pub(crate) fn engage<M: Memory>(memory: &M, lock: usize) {
     memory.lock(lock).store(0, order::mux_stamp_store());
 }
 
-/// Lets a lock's sources through, until its heartbeat runs out.
+/// Passes a lock's sources, until its heartbeat expires.
 pub(crate) fn release<M: Memory>(memory: &M, lock: usize, stamp: MonoStamp) {
     let until = memory.lock_limit(lock).after_release(stamp);
     memory.lock(lock).store(until, order::mux_stamp_store());
 }
 
-/// Whether a lock is engaged by hand.
+/// Whether a lock is engaged explicitly.
 pub(crate) fn is_engaged<M: Memory>(memory: &M, lock: usize) -> bool {
     memory.lock(lock).load(order::mux_stamp_load()) == 0
 }
 
-/// Lets one source alone count, or all of them.
+/// Forces one source, or none.
 pub(crate) fn force<M: Memory>(memory: &M, source: Option<usize>) {
     let forced = source.map_or(0, |source| source as Word + 1);
     memory.forced().store(forced, order::mux_stamp_store());
 }
 
-/// Copies out what is to be done at `now`, and says by whom.
+/// Copies out the command to follow at `now` and returns its source.
 ///
 /// # Safety
 /// `target` is valid for writing a value.
@@ -320,15 +320,15 @@ pub(crate) unsafe fn choose<M: Memory>(
     now: MonoStamp,
     target: *mut u8,
 ) -> Result<(usize, Meta), Stop> {
-    // A round fails when someone more important came alive in it, so there are at most as many as sources,
-    // unless they also fall silent in between.
+    // A round fails if a more important source came alive during it, so there are at most as many as sources, unless
+    // they also go silent in between.
     for _ in 0..=memory.source_count() {
         let (floor, stop) = floor(memory, now);
         let forced = memory.forced().load(order::mux_stamp_load()) as usize;
         let Some(source) = highest(memory, floor, forced, now) else {
             return Err(stop);
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         let found = unsafe { latest::newest(memory.command(source), target) };
         let is_settled = self::floor(memory, now).0 <= source
             && (forced != 0 || highest(memory, source + 1, 0, now).is_none());
@@ -343,7 +343,7 @@ pub(crate) unsafe fn choose<M: Memory>(
     Err(Stop::Unsettled)
 }
 
-/// The lowest source that no lock keeps down, and what to say if that is none.
+/// The lowest source that no lock suppresses, and the reason to stop if there is none.
 fn floor<M: Memory>(memory: &M, now: MonoStamp) -> (usize, Stop) {
     let mut floor = (0, Stop::Nobody);
     for lock in 0..memory.lock_count() {
@@ -357,7 +357,7 @@ fn floor<M: Memory>(memory: &M, now: MonoStamp) -> (usize, Stop) {
     floor
 }
 
-/// The most important live source from `floor` on.
+/// The most important live source at or above `floor`.
 fn highest<M: Memory>(memory: &M, floor: usize, forced: usize, now: MonoStamp) -> Option<usize> {
     let candidates = (floor..memory.source_count()).rev();
     candidates
@@ -374,13 +374,13 @@ pub struct MuxEnds<T, const S: usize, const K: usize, H = Owned<Mux<T, S, K>>> {
     pub sources: [MuxSource<T, S, K, H>; S],
     /// One end for each lock.
     pub locks: [MuxLock<T, S, K, H>; K],
-    /// Takes the choice out of the priorities' hands.
+    /// Overrides the priorities.
     pub director: MuxDirector<T, S, K, H>,
-    /// Reads what is to be done.
+    /// Reads the command to follow.
     pub output: MuxOutput<T, S, K, H>,
 }
 
-/// Makes a mux; the later in `sources`, the more important.
+/// Creates a mux; later `sources` are more important.
 ///
 /// ```
 /// use asof_hot::{mux, LockOptions, MuxEnds, SourceOptions, MonoStamp, Stop};
@@ -390,7 +390,7 @@ pub struct MuxEnds<T, const S: usize, const K: usize, H = Owned<Mux<T, S, K>>> {
 /// let half_a_second = SourceOptions::new(Duration::from_nanos(500));
 /// let MuxEnds { mut sources, mut locks, output, .. } =
 ///     mux::<f64, 2, 1>([half_a_second; 2], [LockOptions::new(2)]);
-/// assert_eq!(output.read(MonoStamp(0)), Err(Stop::Nobody), "nobody commands: stop");
+/// assert_eq!(output.read(MonoStamp(0)), Err(Stop::Nobody), "no live source: stop");
 ///
 /// sources[navigation].write(&0.9, MonoStamp(1000));
 /// sources[teleop].write(&0.1, MonoStamp(1100));
@@ -398,7 +398,7 @@ pub struct MuxEnds<T, const S: usize, const K: usize, H = Owned<Mux<T, S, K>>> {
 ///
 /// sources[navigation].write(&0.8, MonoStamp(1500));
 /// let command = output.read(MonoStamp(1700)).unwrap();
-/// assert_eq!((command.value, command.source), (0.8, navigation), "teleop fell silent");
+/// assert_eq!((command.value, command.source), (0.8, navigation), "teleop went silent");
 ///
 /// locks[0].engage();
 /// assert_eq!(output.read(MonoStamp(1700)), Err(Stop::Locked { lock: 0 }));
@@ -419,7 +419,7 @@ unsafe fn ends<T: Plain, const S: usize, const K: usize, M, H: Handle<Target = M
     memory: &M,
     share: impl Fn(&M) -> H,
 ) -> MuxEnds<T, S, K, H> {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe {
         MuxEnds {
             sources: core::array::from_fn(|source| MuxSource::attach(share(memory), source)),
@@ -431,7 +431,7 @@ unsafe fn ends<T: Plain, const S: usize, const K: usize, M, H: Handle<Target = M
 }
 
 impl<T: Plain, const S: usize, const K: usize> Mux<T, S, K> {
-    /// Nobody commands yet.
+    /// A mux without commands.
     pub fn new(sources: [SourceOptions; S], locks: [LockOptions; K]) -> Self {
         const {
             assert!(
@@ -452,7 +452,7 @@ impl<T: Plain, const S: usize, const K: usize> Mux<T, S, K> {
         }
     }
 
-    /// Where things lie: the ends, the locks, the forced source, the limits of sources and of locks, the commands;
+    /// Offsets: the expiries, the locks, the forced source, the limits of sources and of locks, the commands;
     /// and the size of a source's commands.
     #[cfg(all(test, feature = "ffi", not(loom)))]
     pub(crate) fn offsets() -> [usize; 7] {
@@ -469,7 +469,7 @@ impl<T: Plain, const S: usize, const K: usize> Mux<T, S, K> {
         ]
     }
 
-    /// How the sources and the locks are judged, as was said when this was made.
+    /// The options of the sources and the locks.
     pub fn settings(&self) -> ([SourceOptions; S], [LockOptions; K]) {
         (
             self.sources.map(SourceLimit::setting),
@@ -477,15 +477,15 @@ impl<T: Plain, const S: usize, const K: usize> Mux<T, S, K> {
         )
     }
 
-    /// The ends, for as long as this is borrowed.
+    /// The ends, which borrow this.
     pub fn split(&mut self) -> MuxEnds<T, S, K, &Self> {
         let this = &*self;
-        // SAFETY: borrowed for changing, so no other end is alive.
+        // SAFETY: borrowed mutably, so no other end is alive.
         unsafe { ends(&this, |this| *this) }
     }
 }
 
-/// The end of one source. There is one each.
+/// The end of one source. There is one per source.
 pub struct MuxSource<T, const S: usize, const K: usize = 1, H = Owned<Mux<T, S, K>>> {
     memory: H,
     source: usize,
@@ -497,7 +497,7 @@ pub struct MuxSource<T, const S: usize, const K: usize = 1, H = Owned<Mux<T, S, 
 impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
     MuxSource<T, S, K, H>
 {
-    /// Becomes a source; goes on where the last one stopped.
+    /// Becomes a source; continues where the last one stopped.
     ///
     /// # Panics
     /// If there is no such source.
@@ -516,7 +516,7 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
         }
     }
 
-    /// Commands. It counts until its timeout has passed since `stamp`, unless someone more important commands.
+    /// Writes a command. It is valid until its timeout after `stamp`, unless a more important source commands.
     #[inline(always)]
     pub fn write(&mut self, command: &T, stamp: MonoStamp) {
         // SAFETY: we are the only writer of this source, and the command is a T.
@@ -532,13 +532,13 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
         }
     }
 
-    /// Gives way at once, instead of after the timeout.
+    /// Yields at once, instead of after the timeout.
     pub fn release(&mut self) {
         give_way(&*self.memory, self.source);
     }
 }
 
-/// The end of one lock. There is one each.
+/// The end of one lock. There is one per lock.
 pub struct MuxLock<T, const S: usize, const K: usize = 1, H = Owned<Mux<T, S, K>>> {
     memory: H,
     lock: usize,
@@ -548,7 +548,7 @@ pub struct MuxLock<T, const S: usize, const K: usize = 1, H = Owned<Mux<T, S, K>
 impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
     MuxLock<T, S, K, H>
 {
-    /// Becomes a lock's owner; it stays as it was.
+    /// Becomes a lock's owner; the lock keeps its state.
     ///
     /// # Panics
     /// If there is no such lock.
@@ -564,24 +564,24 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
         }
     }
 
-    /// Keeps its sources down until it is released.
+    /// Suppresses its sources until it is released.
     pub fn engage(&mut self) {
         engage(&*self.memory, self.lock);
     }
 
-    /// Lets its sources through; where the lock has a heartbeat, until that runs out. A stamp that lies ahead by more than
-    /// the heartbeat lets nothing through.
+    /// Passes its sources; if the lock has a heartbeat, until that expires. A stamp that is ahead by more than the
+    /// heartbeat passes nothing.
     pub fn release(&mut self, stamp: MonoStamp) {
         release(&*self.memory, self.lock, stamp);
     }
 
-    /// Whether it is engaged by hand.
+    /// Whether it is engaged explicitly.
     pub fn is_engaged(&self) -> bool {
         is_engaged(&*self.memory, self.lock)
     }
 }
 
-/// The end that can name the one source that counts. There is one.
+/// The end that can force a source. There is one.
 pub struct MuxDirector<T, const S: usize, const K: usize = 1, H = Owned<Mux<T, S, K>>> {
     memory: H,
     _type: PhantomData<T>,
@@ -601,7 +601,7 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
         }
     }
 
-    /// From now on only this source counts, by its timeout and under the locks as ever.
+    /// From now on only this source is followed, subject to its timeout and the locks as before.
     ///
     /// # Panics
     /// If there is no such source.
@@ -610,7 +610,7 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
         force(&*self.memory, Some(source));
     }
 
-    /// From now on the priorities decide again.
+    /// Returns to the priorities.
     pub fn automatic(&mut self) {
         force(&*self.memory, None);
     }
@@ -621,12 +621,12 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
 pub enum Stop {
     /// No source has commanded within its timeout.
     Nobody,
-    /// A lock keeps every live source down.
+    /// A lock suppresses every live source.
     Locked {
-        /// Which.
+        /// The lock.
         lock: usize,
     },
-    /// More important sources came alive faster than they could be looked at.
+    /// More important sources came alive faster than they could be read.
     Unsettled,
 }
 
@@ -635,9 +635,7 @@ impl core::fmt::Display for Stop {
         match self {
             Stop::Nobody => f.write_str("no source has commanded within its timeout"),
             Stop::Locked { lock } => write!(f, "lock {lock} is engaged, or its owner is silent"),
-            Stop::Unsettled => {
-                f.write_str("sources came alive faster than they could be looked at")
-            }
+            Stop::Unsettled => f.write_str("sources came alive faster than they could be read"),
         }
     }
 }
@@ -647,32 +645,32 @@ impl core::error::Error for Stop {}
 /// A command to follow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Command<T> {
-    /// What is commanded.
+    /// The command.
     pub value: T,
-    /// By which source.
+    /// Its source.
     pub source: usize,
-    /// When, and the how-manieth command of that source this is.
+    /// Its stamp, and its number among the commands of that source.
     pub meta: Meta,
 }
 
-/// The end that reads. It only ever loads, so there may be any number.
+/// The reading end. It only loads, so there may be any number.
 #[derive(Clone)]
 pub struct MuxOutput<T, const S: usize, const K: usize = 1, H = Owned<Mux<T, S, K>>> {
     memory: H,
-    /// How far ahead of now the end of each source's command may lie.
+    /// How far ahead of now the expiry of each source's command may be.
     windows: [u64; S],
-    /// How far ahead of now the time may lie from which each lock is engaged.
+    /// How far ahead of now the time from which each lock is engaged may be.
     lock_windows: [u64; K],
     last: Cell<LastCommand>,
     _type: PhantomData<T>,
 }
 
-/// The command that was followed last: most often the one to follow next, as sources command by the millisecond.
+/// The command that was followed last: usually also the next one, as sources command every few milliseconds.
 #[derive(Clone, Copy)]
 struct LastCommand {
-    /// Whose it was; fewer than the sources.
+    /// Its source; less than the number of sources.
     source: usize,
-    /// How many bytes after the first source's commands this one's lie.
+    /// The offset in bytes of its source's commands from the first source's.
     place: usize,
     settled: Settled,
     end: u64,
@@ -682,7 +680,7 @@ struct LastCommand {
 impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
     MuxOutput<T, S, K, H>
 {
-    /// One more reader.
+    /// A new reader.
     pub fn attach(memory: H) -> Self {
         MuxOutput {
             windows: memory.sources.map(|limit| limit.window),
@@ -699,31 +697,31 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
         }
     }
 
-    /// What is to be done at `now`.
+    /// The command to follow at `now`.
     ///
     /// # Errors
-    /// Why the robot has to stop: nothing else is to be done about it.
+    /// Why the robot has to stop; there is nothing else to do about it.
     #[inline(always)]
     pub fn read(&self, now: MonoStamp) -> Result<Command<T>, Stop> {
         let mut value = MaybeUninit::<T>::uninit();
         // SAFETY: there is room for a T.
         let (source, meta) = unsafe { self.choose(now, value.as_mut_ptr()) }?;
         Ok(Command {
-            // SAFETY: filled with a whole T, as a source was chosen.
+            // SAFETY: filled with a complete T, as a source was chosen.
             value: unsafe { value.assume_init() },
             source,
             meta,
         })
     }
 
-    /// What is to be done at `now`, into room of the caller's own: the fastest way. On an error the room holds
-    /// some command that is not to be followed, or what it held.
+    /// Copies the command to follow at `now` into `target`: the fastest way. On an error `target` holds a command that
+    /// must not be followed, or is unchanged.
     ///
     /// # Errors
     /// Why the robot has to stop.
     #[inline(always)]
     pub fn read_into(&self, now: MonoStamp, target: &mut T) -> Result<(usize, Meta), Stop> {
-        // SAFETY: there is room for a T, and any bytes are one.
+        // SAFETY: there is room for a T, and any bytes are a valid T.
         unsafe { self.choose(now, target) }
     }
 
@@ -733,19 +731,19 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
     unsafe fn choose(&self, now: MonoStamp, target: *mut T) -> Result<(usize, Meta), Stop> {
         let last = self.last.get();
         let first: *const Latest<T, SLOTS> = self.memory.commands.as_ptr();
-        // SAFETY: the caller's promise; the place is that of a source's commands, from where the last one was read.
+        // SAFETY: upheld by the caller; the place is that of a source's commands, from where the last one was read.
         let found = unsafe {
             let commands = &*first.byte_add(last.place);
             latest::copy_settled(commands, last.settled, target)
         };
-        // The everyday case, in a straight line: the command that was followed last is still its source's newest and,
-        // after it was read, still the one that counts.
+        // The common case, without branches: the command that was followed last is still its source's newest and, after
+        // it was read, still the one to follow.
         if let Some(meta) = found
             && self.counts(&last, now)
         {
             return Ok((last.source, meta));
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         unsafe { self.choose_another(now, target) }
     }
 
@@ -755,7 +753,7 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
         let watched = &*self.memory.watched;
         // SAFETY: the source is one of ours.
         let end = unsafe { watched.ends.get_unchecked(last.source) }.load(order::mux_stamp_load());
-        // The end is the command's own: it was neither given up nor followed by another.
+        // The expiry is still that of this command: its source neither yielded nor wrote another.
         if end != last.end || !is_within(last.window, end, now) {
             return false;
         }
@@ -777,7 +775,7 @@ impl<T: Plain, const S: usize, const K: usize, H: Handle<Target = Mux<T, S, K>>>
     #[cold]
     unsafe fn choose_another(&self, now: MonoStamp, target: *mut T) -> Result<(usize, Meta), Stop> {
         let memory = &*self.memory;
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         let (source, meta) = unsafe { choose(memory, now, target.cast()) }?;
         let limit = memory.sources[source];
         self.last.set(LastCommand {

@@ -1,9 +1,9 @@
 //! Every memory ordering that a protocol depends on, by name.
 //!
-//! In one place, so that each can be weakened on its own: with the feature `mutations`, the one that the environment
-//! variable `ASOF_HOT_MUTATION` names (`site=weaker`) is, and `ci/hot/soundness` shows that a loom model then fails. An
-//! ordering that can be weakened with no model failing is either not needed or not tested; both are bugs.
-//! Accesses that are written `Relaxed` where they stand have nothing to weaken.
+//! In one place, so that each can be weakened individually: the feature `mutations` weakens the one named by the
+//! environment variable `ASOF_HOT_MUTATION` (`site=weaker`), and `ci/hot/soundness` shows that a loom model then fails.
+//! An ordering that can be weakened with no model failing is either not needed or not tested; both are bugs. Accesses
+//! written as `Relaxed` in place have nothing to weaken.
 
 use crate::sync::{Ordering, fence};
 
@@ -56,7 +56,7 @@ macro_rules! fences {
 
 orderings! {
     "latest_is_never_torn" fails unless {
-        /// Shows, with a slot that is being taken, that the head has passed it by far.
+        /// A reader that sees a reused slot also sees that the head has passed it by far.
         latest_mark_store = Release, not Relaxed;
         /// Publishes a slot: a thread that sees the new head sees the slot's contents.
         latest_head_store = Release, not Relaxed;
@@ -69,54 +69,54 @@ orderings! {
         ring_ready_store = Release, not Relaxed;
         /// Takes a filled slot, with its contents.
         ring_ready_load = Acquire, not Relaxed;
-        /// Gives a slot that was read back to the producer: the reads are done.
+        /// Returns a read slot to the producer: the reads are done.
         ring_free_store = Release, not Relaxed;
         /// Takes a free slot: the consumer's reads are done.
         ring_free_load = Acquire, not Relaxed;
     }
 
     "ring_drop_oldest" fails unless {
-        /// Takes a filled slot before the producer can drop it, with its contents (acquire); a thread that sees it taken sees that
-        /// the one before was given back (release).
+        /// Takes a filled slot before the producer can drop it, with its contents (acquire); a thread that sees it
+        /// taken sees that the one before was returned (release).
         ring_claim = AcqRel, not Acquire | Release;
     }
 
     "ring_drop_oldest_lapped" fails unless {
-        /// Drops a sample: a thread that finds it gone finds the one that it made way for.
+        /// Drops a sample: a thread that finds it gone finds the one that replaced it.
         ring_drop = Release, not Relaxed;
-        /// Looks for the oldest sample that was not dropped.
+        /// Searches for the oldest sample that was not dropped.
         ring_scan_load = Acquire, not Relaxed;
-        /// Tells the newest position, after the slot was marked.
+        /// Publishes the newest position, after the slot was marked.
         ring_head_store = Release, not Relaxed;
         /// Sees the newest position, and the mark of its slot.
         ring_head_load = Acquire, not Relaxed;
     }
 
     "ring_takeover_drop_oldest" fails unless {
-        /// Tells, as one who takes over, the newest position of a ring whose last producer may have died before it could.
+        /// On takeover, publishes the newest position of a ring whose last producer may have died before it could.
         ring_takeover_head_store = Release, not Relaxed;
     }
 
     "ring_survives_a_consumer" fails unless {
-        /// Gives back what a dead consumer was reading: its reads are done.
+        /// Returns what a dead consumer was reading: its reads are done.
         ring_takeover_free_store = Release, not Relaxed;
     }
 
     "ring_takeover_refuse" fails unless {
-        /// Looks, as one who takes over, for the oldest sample: none that lies before one that was seen is overlooked.
+        /// On takeover, searches for the oldest sample: none before one that was seen is missed.
         ring_takeover_load = Acquire, not Relaxed;
     }
 
     "snapshot" fails unless {
-        /// Learns that a reader has taken the last offer: its reads of the buffer before that are done.
+        /// Sees that a reader has taken the last offer: its reads of the previous buffer are done.
         snapshot_taken_load = Acquire, not Relaxed;
         /// Gives a buffer to a reader, with its contents.
         snapshot_offer_store = Release, not Relaxed;
         /// Gives a buffer to a reader in place of one that it has not taken.
         snapshot_exchange = Release, not Relaxed;
-        /// Takes the newest buffer (acquire), and lets go of the last one (release).
+        /// Takes the newest buffer (acquire) and releases the last one (release).
         snapshot_take = AcqRel, not Acquire | Release;
-        /// Learns, as one who takes over, what a reader has taken: its reads of the buffer before that are done.
+        /// On takeover, sees what a reader has taken: its reads of the previous buffer are done.
         snapshot_takeover_load = Acquire, not Relaxed;
     }
 
@@ -126,63 +126,63 @@ orderings! {
     }
 
     "broadcast" fails unless {
-        /// Begins to read a sample, with its contents (acquire); a thread that sees that sees that the one before was given back
-        /// (release).
+        /// Begins to read a sample, with its contents (acquire); a thread that sees that also sees that the one before
+        /// was returned (release).
         broadcast_pin = AcqRel, not Acquire | Release;
     }
 
     "broadcast_take_back" fails unless {
-        /// Ends to read a sample: the reads are done.
+        /// Ends reading a sample: the reads are done.
         broadcast_unpin = Release, not Relaxed;
-        /// Takes a slot out of use: the reads of all who read it are done (acquire); a thread that finds it gone finds the newer ones
-        /// (release).
+        /// Takes a slot out of use: the reads of all its readers are done (acquire); a thread that finds it gone finds
+        /// the newer ones (release).
         broadcast_take_back = AcqRel, not Acquire | Release;
-        /// Looks for the oldest sample, and for a slot that nobody needs.
+        /// Searches for the oldest sample, and for a slot that is not needed.
         broadcast_scan_load = Acquire, not Relaxed;
     }
 
     "broadcast_survives_a_reader" fails unless {
-        /// Ends what a dead reader had begun to read: its reads are done.
+        /// Ends the reading of a dead reader: its reads are done.
         broadcast_takeover_unpin = Release, not Relaxed;
     }
 
     "broadcast_to_an_empty" fails unless {
-        /// Tells the newest position, after the slot was marked.
+        /// Publishes the newest position, after the slot was marked.
         broadcast_head_store = Release, not Relaxed;
         /// Sees the newest position, and the mark of its slot.
         broadcast_head_load = Acquire, not Relaxed;
     }
 
     "broadcast_survives_a_producer" fails unless {
-        /// Tells, as one who takes over, the newest position of a ring whose last producer may have died before it could.
+        /// On takeover, publishes the newest position of a ring whose last producer may have died before it could.
         broadcast_takeover_head_store = Release, not Relaxed;
     }
 
     "mux" fails unless {
-        /// Tells when a level was last commanded, after the command was written.
+        /// Publishes when a level was last commanded, after the command was written.
         mux_stamp_store = Release, not Relaxed;
         /// Sees the command that belongs to a level's time, or a newer one.
         mux_stamp_load = Acquire, not Relaxed;
     }
 
     "latch" fails unless {
-        /// Acknowledges events after they were looked at.
+        /// Acknowledges events after they were read.
         latch_ack = Release, not Relaxed;
-        /// Sees an acknowledgement with all that its writer had seen: the events themselves.
+        /// Sees an acknowledgement with everything that its writer had seen: the events themselves.
         latch_ack_load = Acquire, not Relaxed;
     }
 
     "abandoned" fails unless {
-        /// Says that an end is given up, after all that it did.
+        /// Publishes that an end was dropped, after everything that it did.
         end_leave_store = Release, not Relaxed;
-        /// Learns that an end was given up, and sees all that it did.
+        /// Sees that an end was dropped, and everything that it did.
         end_leave_load = Acquire, not Relaxed;
     }
 
     "signal_is_heard_at_once" fails unless {
-        /// Begins a turn: who sees it sees what was published before, and needs no second look.
+        /// Begins a turn: a thread that sees it sees what was published before, and needs no second check.
         signal_wake = Release, not Relaxed;
-        /// Sees a turn, with what it was begun for.
+        /// Sees a turn, with the publication that began it.
         signal_turn_load = Acquire, not Relaxed;
     }
 }
@@ -193,13 +193,13 @@ fences! {
     /// Keeps a slot's mark from being checked before its contents were read.
     latest_check_fence = Acquire, or "latest_is_never_torn" fails;
 
-    /// Keeps a publication from passing the look for sleepers.
+    /// Keeps a publication from being reordered after the check for sleepers.
     signal_publish_fence = SeqCst, or "signal_is_never" fails;
-    /// Keeps the last look from passing the announcement that one is about to sleep.
+    /// Keeps the last check from being reordered before the announcement of a sleeper.
     signal_sleep_fence = SeqCst, or "signal_is_never" fails;
 }
 
-/// Calls of the kernel that stand for a fence, and can be left out.
+/// System calls that act as a fence, and can be left out.
 const MISSING_CALLS: &[(&str, &str)] = &[("signal_membarrier=Missing", "signal_is_never")];
 
 /// Whether a call is left out.
@@ -208,7 +208,7 @@ pub(crate) fn is_left_out(call: &str) -> bool {
     is_mutated(call)
 }
 
-/// All mutations: their names, and the name (or how it begins) of the models that fail under each.
+/// All mutations: their names, and the name (or its prefix) of the models that fail under each.
 #[cfg(feature = "mutations")]
 pub fn mutations() -> impl Iterator<Item = (&'static str, &'static str)> {
     WEAKER_ORDERINGS

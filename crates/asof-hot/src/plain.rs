@@ -1,18 +1,18 @@
-//! Types that are nothing but their bytes.
+//! Plain old data.
 
 use core::fmt;
 
-/// A type that may be copied byte by byte while someone writes it, and shared with other processes.
+/// A plain-old-data type: it may be copied byte by byte while it is written, and shared with other processes.
 ///
-/// [`plain!`](crate::plain!) declares a struct of this kind and checks it; the numbers and arrays of them are of this kind.
+/// [`plain!`](crate::plain!) declares such a struct and checks it; numbers and arrays of plain types are plain.
 ///
 /// # Safety
 /// Every byte of a value is initialised (there is no padding), every pattern of bytes is a value, and the type
 /// holds no pointer and nothing that needs dropping.
 pub unsafe trait Plain: Copy + Send + Sync + 'static {
-    /// What the type is called in the header of a shared segment, the same in every language.
+    /// The type's name in the header of a shared segment, the same in every language.
     const NAME: TypeName;
-    /// What the fields are, as a number that differs where they do; 0 where nobody knows, which fits everything.
+    /// A hash of the fields; 0 if unknown, which matches everything.
     const SHAPE: u64 = 0;
 }
 
@@ -23,10 +23,10 @@ pub struct TypeName {
 }
 
 impl TypeName {
-    /// Bytes in a segment's header for a name, with at least one zero at its end.
+    /// Bytes in a segment's header for a name, including at least one NUL.
     pub const ROOM: usize = 48;
 
-    /// A name; what does not fit is cut off.
+    /// A name, truncated to fit.
     pub const fn new(text: &str) -> Self {
         let name = TypeName {
             bytes: [0; Self::ROOM],
@@ -51,7 +51,7 @@ impl TypeName {
         self.then(b"*").then(digits.split_at(first).1)
     }
 
-    /// The name in the form a segment's header holds; zeros follow the text.
+    /// The name as in a segment's header, padded with zeros.
     pub const fn as_bytes(&self) -> &[u8; TypeName::ROOM] {
         &self.bytes
     }
@@ -111,10 +111,10 @@ unsafe impl<T: Plain, const N: usize> Plain for [T; N] {
 pub struct Shape(u64);
 
 impl Shape {
-    /// Of no field; FNV-1a, 64 bits.
+    /// Without fields; FNV-1a, 64 bits.
     pub const EMPTY: Shape = Shape(0xcbf2_9ce4_8422_2325);
 
-    /// With one field more.
+    /// With one more field.
     #[must_use]
     pub const fn with<T: Plain>(self, field: &str) -> Self {
         let named = self.hash(field.as_bytes()).hash(b":");
@@ -142,7 +142,7 @@ impl Shape {
     }
 }
 
-/// Declares structs that are nothing but their bytes: laid out as C does it, copied freely, and [`Plain`].
+/// Declares plain-old-data structs: C layout, `Copy`, and [`Plain`].
 ///
 /// Padding between the fields, or a field that is not plain, does not compile.
 ///
@@ -151,9 +151,9 @@ impl Shape {
 ///     /// A velocity command.
 ///     #[derive(Debug, PartialEq)]
 ///     pub struct Command {
-///         /// Forward, in m/s.
+///         /// Forward velocity in m/s.
 ///         pub linear: f64,
-///         /// To the left, in rad/s.
+///         /// Turn rate to the left in rad/s.
 ///         pub angular: f64,
 ///     }
 /// }

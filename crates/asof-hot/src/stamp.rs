@@ -1,4 +1,4 @@
-//! Times, and what comes with a value that was read.
+//! Stamps, and the metadata of a value that was read.
 
 use core::time::Duration;
 
@@ -6,12 +6,12 @@ use crate::plain::{Plain, TypeName};
 
 /// An instant in nanoseconds of a clock of the caller's choice, the same for writer and reader.
 ///
-/// No structure reads a clock by itself: "now" is always passed in, so that everything can be tested and replayed.
+/// No structure reads a clock: "now" is always passed in, so that everything can be tested and replayed.
 ///
-/// A stamp of `asof-core` is nanoseconds since 1970 too, signed: [`MonoStamp::from_nanos`] and [`MonoStamp::nanos`] convert at
-/// no cost, `MonoStamp::from_nanos(message.stamp.nanos())` and `asof_core::MonoStamp::from_nanos(sample.stamp.nanos())`.
-/// What is to be compared with such stamps is stamped by [`MonoStamp::now_since_1970`], as [`MonoStamp::now`] counts from when the
-/// machine was started.
+/// A stamp of `asof-core` is signed nanoseconds since 1970: [`MonoStamp::from_nanos`] and [`MonoStamp::nanos`] convert
+/// at no cost, `MonoStamp::from_nanos(message.stamp.nanos())` and
+/// `asof_core::MonoStamp::from_nanos(sample.stamp.nanos())`. For comparison with such stamps use
+/// [`MonoStamp::now_since_1970`], since [`MonoStamp::now`] counts from boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct MonoStamp(pub u64);
@@ -24,26 +24,26 @@ impl MonoStamp {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        // SAFETY: the pointer is to a timespec that lives through the call, and the clock exists on every unix.
+        // SAFETY: the pointer is to a timespec that outlives the call, and the clock exists on every unix.
         unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
         #[allow(clippy::unnecessary_cast)] // 32 bits wide on some targets
         MonoStamp(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
     }
 
-    /// The time of day on this machine, since 1970: what recordings and messages are stamped with. It can be set, and then
-    /// jumps; for timeouts and ages there is [`now`](Self::now).
+    /// The wall clock of this machine, since 1970: what recordings and messages are stamped with. It jumps when it is
+    /// set; use [`now`](Self::now) for timeouts and ages.
     #[cfg(feature = "std")]
     pub fn now_since_1970() -> Self {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         MonoStamp(nanos(since.unwrap_or_default()))
     }
 
-    /// From signed nanoseconds; a time before the clock's beginning is its beginning.
+    /// From signed nanoseconds; negative times become zero.
     pub const fn from_nanos(nanos: i64) -> Self {
         MonoStamp(if nanos < 0 { 0 } else { nanos as u64 })
     }
 
-    /// As signed nanoseconds; the largest there are, for a time beyond them (292 years).
+    /// As signed nanoseconds; saturates at 292 years.
     pub const fn nanos(self) -> i64 {
         if self.0 > i64::MAX as u64 {
             i64::MAX
@@ -52,13 +52,13 @@ impl MonoStamp {
         }
     }
 
-    /// How long before `now` this was; zero if it lies ahead.
+    /// How long before `now` this was; zero if it is in the future.
     pub const fn age(self, now: MonoStamp) -> Duration {
         Duration::from_nanos(now.0.saturating_sub(self.0))
     }
 
-    /// Whether this is no further than `span` from `now`, before it or after: what [`age`](Self::age) cannot tell, for
-    /// which the stamp of a clock that is ahead is always new.
+    /// Whether this is at most `span` from `now`, before or after. [`age`](Self::age) does not show that: by age, a
+    /// stamp in the future is always new.
     pub const fn is_fresh(self, now: MonoStamp, span: Duration) -> bool {
         self.is_near(now, nanos(span))
     }
@@ -67,14 +67,14 @@ impl MonoStamp {
         self.0.abs_diff(now.0) <= nanos
     }
 
-    /// This instant, `span` later; the last one there is if that lies beyond it.
+    /// This instant, `span` later; saturates.
     #[must_use]
     pub const fn after(self, span: Duration) -> MonoStamp {
         MonoStamp(self.0.saturating_add(nanos(span)))
     }
 }
 
-/// A duration in nanoseconds; the longest that 64 bits hold (584 years) for anything beyond.
+/// A duration in nanoseconds; saturates at 64 bits (584 years).
 pub(crate) const fn nanos(span: Duration) -> u64 {
     let nanos = span.as_nanos();
     if nanos > u64::MAX as u128 {
@@ -89,27 +89,27 @@ unsafe impl Plain for MonoStamp {
     const NAME: TypeName = TypeName::new("MonoStamp");
 }
 
-/// Which write a value came from, and when that was.
+/// Which write a value came from, and when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
-    /// The how-manieth write this was, from 1 on.
+    /// The number of this write, counted from 1.
     pub generation: u64,
-    /// The time that the writer gave.
+    /// The writer's stamp.
     pub stamp: MonoStamp,
 }
 
 impl Meta {
-    /// How old the value is; zero if it was stamped ahead of `now`.
+    /// How old the value is; zero if its stamp is after `now`.
     pub const fn age(&self, now: MonoStamp) -> Duration {
         self.stamp.age(now)
     }
 
-    /// Whether the value was stamped no further than `span` from `now`, before it or after.
+    /// Whether the value's stamp is at most `span` from `now`, before or after.
     pub const fn is_fresh(&self, now: MonoStamp, span: Duration) -> bool {
         self.stamp.is_fresh(now, span)
     }
 
-    /// How many writes lie between one that was seen before and this one, unseen.
+    /// How many writes between `generation`, which was seen before, and this one were missed.
     pub const fn missed_since(&self, generation: u64) -> u64 {
         self.generation.saturating_sub(generation).saturating_sub(1)
     }
@@ -118,11 +118,11 @@ impl Meta {
 /// A value with its [`Meta`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading<T> {
-    /// What was written.
+    /// The value.
     pub value: T,
-    /// The how-manieth write this was, from 1 on.
+    /// The number of this write, counted from 1.
     pub generation: u64,
-    /// The time that the writer gave.
+    /// The writer's stamp.
     pub stamp: MonoStamp,
 }
 
@@ -137,12 +137,12 @@ impl<T> Reading<T> {
         }
     }
 
-    /// How old the value is; zero if it was stamped ahead of `now`.
+    /// How old the value is; zero if its stamp is after `now`.
     pub const fn age(&self, now: MonoStamp) -> Duration {
         self.stamp.age(now)
     }
 
-    /// Whether the value was stamped no further than `span` from `now`, before it or after.
+    /// Whether the value's stamp is at most `span` from `now`, before or after.
     pub const fn is_fresh(&self, now: MonoStamp, span: Duration) -> bool {
         self.stamp.is_fresh(now, span)
     }

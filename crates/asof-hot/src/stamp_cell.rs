@@ -2,7 +2,7 @@
 
 use crate::sync::Ordering;
 
-/// 64 bits in one piece, where the processor can do that.
+/// One 64-bit atomic, if the processor has them.
 #[cfg(any(target_has_atomic = "64", loom))]
 pub(crate) struct StampCell(crate::sync::AtomicWord);
 
@@ -23,7 +23,7 @@ impl StampCell {
     }
 }
 
-/// Two halves behind the protocol of the latest value, where it cannot.
+/// Two halves under the protocol of the latest value, if it does not.
 #[cfg(not(any(target_has_atomic = "64", loom)))]
 pub(crate) struct StampCell {
     initial: u64,

@@ -1,12 +1,12 @@
 //! Where a process can die: the models stop a protocol at each of these points.
 
-/// Asked before every step of a protocol that others can see.
+/// Called before every step of a protocol that other ends can see.
 pub(crate) trait Steps {
     /// Whether the process is dead from here on.
     fn stop(&mut self) -> bool;
 }
 
-/// Goes through to the end; vanishes when compiled.
+/// Runs to completion; compiles to nothing.
 pub(crate) struct Whole;
 
 impl Steps for Whole {
@@ -16,7 +16,7 @@ impl Steps for Whole {
     }
 }
 
-/// Takes so many steps, then none.
+/// Takes this many steps, then stops.
 #[cfg(loom)]
 pub(crate) struct DiesAfter(pub(crate) usize);
 

@@ -1,4 +1,4 @@
-//! The atomics the protocols are written in: the processor's, or loom's when a model is checked.
+//! The atomics of the protocols: the processor's, or loom's in a model.
 
 #[cfg(not(loom))]
 mod real {
@@ -11,13 +11,13 @@ mod real {
 
     pub(crate) use AtomicWord as AtomicMark;
 
-    /// A place whose exclusive use a protocol hands from one end to the other.
+    /// A cell whose exclusive use a protocol passes from one end to the other.
     #[repr(transparent)]
     pub(crate) struct SharedCell<T>(core::cell::UnsafeCell<T>);
 
-    /// A pointer for reading a [`SharedCell`]; while it lives nobody may write there.
+    /// A pointer for reading a [`SharedCell`]; nothing may write to the cell while it is alive.
     pub(crate) struct ConstPtr<T>(*const T);
-    /// A pointer for changing a [`SharedCell`]; while it lives nobody else may look there.
+    /// A pointer for changing a [`SharedCell`]; nothing else may access the cell while it is alive.
     pub(crate) struct MutPtr<T>(*mut T);
 
     impl<T> SharedCell<T> {
@@ -32,7 +32,7 @@ mod real {
         pub(crate) fn get_mut(&self) -> MutPtr<T> {
             MutPtr(self.0.get())
         }
-        /// The address, for hints to the cache only.
+        /// The address, only for cache hints.
         #[inline(always)]
         pub(crate) fn address(&self) -> *const u8 {
             self.0.get().cast()
@@ -41,34 +41,37 @@ mod real {
 
     impl<T> ConstPtr<T> {
         /// # Safety
-        /// The protocol has given this end the place for reading.
+        /// The protocol has given this end the cell for reading.
         #[inline(always)]
         pub(crate) unsafe fn deref(&self) -> &T {
-            // SAFETY: the place is alive as long as the end that made this pointer, and not written, by the caller's promise.
+            // SAFETY: the cell is alive as long as the end that made this pointer, and not written, by the caller's
+            // contract.
             unsafe { &*self.0 }
         }
     }
 
     impl<T> MutPtr<T> {
         /// # Safety
-        /// The protocol has given this end the place for itself alone.
+        /// The protocol has given this end exclusive use of the cell.
         #[inline(always)]
         #[allow(clippy::mut_from_ref)] // as loom's
         pub(crate) unsafe fn deref(&self) -> &mut T {
-            // SAFETY: the place is alive as long as the end that made this pointer, and ours alone, by the caller's promise.
+            // SAFETY: the cell is alive as long as the end that made this pointer, and exclusively ours, by the
+            // caller's contract.
             unsafe { &mut *self.0 }
         }
 
         /// # Safety
-        /// As for `deref`; what this gives is shared, and may be had more than once.
+        /// As for `deref`; the result is shared, and may exist more than once.
         #[inline(always)]
         pub(crate) unsafe fn shared(&self) -> &T {
-            // SAFETY: the place is alive as long as the end that made this pointer, and ours alone, by the caller's promise.
+            // SAFETY: the cell is alive as long as the end that made this pointer, and exclusively ours, by the
+            // caller's contract.
             unsafe { &*self.0 }
         }
     }
 
-    /// A function that is `const` except under loom, whose atomics are made at run time.
+    /// A function that is `const` except under loom, whose atomics are created at run time.
     macro_rules! const_unless_loom {
         ($(#[$meta:meta])* $vis:vis fn $($rest:tt)*) => { $(#[$meta])* $vis const fn $($rest)* };
     }
@@ -82,9 +85,9 @@ mod real {
 
     /// A word on which loom tries every order of access.
     ///
-    /// Loom remembers the last access to each atomic only, so a thread that loads a word before it stores to it hides
-    /// that store from all who loaded it before. Touching a second word, by which all accesses conflict, brings those
-    /// orders back. (Not for words that fences are about: a touch could pass for what a fence needs.)
+    /// Loom remembers only the last access to each atomic, so a thread that loads a word before it stores to it hides
+    /// that store from all threads that loaded it before. Touching a second word, by which all accesses conflict,
+    /// brings those orders back. (Not for words that fences order: a touch could take the place of a fence.)
     pub(crate) struct AtomicMark {
         word: AtomicWord,
         touched: AtomicWord,
@@ -127,7 +130,7 @@ mod real {
 
     pub(crate) struct SharedCell<T>(loom::cell::UnsafeCell<T>);
 
-    /// What loom's pointer for changing lacks.
+    /// What loom's mutable pointer lacks.
     pub(crate) trait SharedLook<T> {
         /// # Safety
         /// As for `deref`.
@@ -136,7 +139,7 @@ mod real {
 
     impl<T> SharedLook<T> for MutPtr<T> {
         unsafe fn shared(&self) -> &T {
-            // SAFETY: the caller's promise.
+            // SAFETY: upheld by the caller.
             self.with(|place| unsafe { &*place })
         }
     }
@@ -164,22 +167,22 @@ mod real {
 
 pub(crate) use real::*;
 
-/// A count that nothing depends on; the processor's also in a model, which it would only make larger.
+/// A count that nothing depends on; the processor's atomic also in a model, which loom's would only make larger.
 #[cfg(not(target_has_atomic = "64"))]
 pub(crate) use core::sync::atomic::AtomicU32 as AtomicCounter;
 #[cfg(target_has_atomic = "64")]
 pub(crate) use core::sync::atomic::AtomicU64 as AtomicCounter;
 
-// SAFETY: a SharedCell is only reached through the protocols, which give it to one end at a time (or to readers alone).
+// SAFETY: a SharedCell is only reached through the protocols, which give it to one end at a time (or only to readers).
 unsafe impl<T: Send> Sync for SharedCell<T> {}
 
-/// What the processor can load and store in one piece: counters and marks are of this size.
+/// What the processor can load and store atomically: the size of counters and marks.
 #[cfg(any(target_has_atomic = "64", loom))]
 pub(crate) type Word = u64;
 #[cfg(not(any(target_has_atomic = "64", loom)))]
 pub(crate) type Word = u32;
 
-/// A word on cache lines of its own; two, since processors fetch lines in pairs.
+/// A word on its own cache lines; two, since processors fetch lines in pairs.
 #[repr(C, align(128))]
 pub(crate) struct Padded<T>(pub(crate) T);
 

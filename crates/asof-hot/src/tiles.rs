@@ -1,4 +1,4 @@
-//! A large value made of tiles: publishing an edit costs as much as the edit, not as much as the value.
+//! A large value made of tiles: the cost of publishing an edit depends on the edit, not on the value.
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -8,19 +8,19 @@ use crate::handle::{Handle, Owned};
 use crate::snapshot::{Snapshot, SnapshotReader, SnapshotWriter, snapshot};
 use crate::stamp::MonoStamp;
 
-/// A writer of a large row of cells that knows which tiles each buffer lacks.
+/// A writer of a large array of cells that tracks which tiles each buffer lacks.
 ///
-/// What was published last is what is edited next, as with [`SnapshotWriter::edit`], but only the tiles that the
-/// back buffer lacks are copied, and those that are written whole not even then.
+/// An edit starts from the last publication, as with [`SnapshotWriter::edit`], but only the tiles that the back
+/// buffer lacks are copied, and not even those that are overwritten entirely.
 pub struct TileWriter<C, const R: usize = 1, V = Vec<C>, H = Owned<Snapshot<V, R>>> {
     writer: SnapshotWriter<V, R, H>,
     book: TileBook,
     _cell: PhantomData<C>,
 }
 
-/// Makes a row of `cells` cells for R readers, edited by tiles of `tile` cells.
+/// Creates an array of `cells` cells for R readers, edited by tiles of `tile` cells.
 ///
-/// In shared memory the row is an array, and the writer comes from the segment (`Segment::tile_writer`).
+/// In shared memory the value is a fixed-size array, and the writer comes from the segment (`Segment::tile_writer`).
 ///
 /// ```
 /// use asof_hot::{tile_map, MonoStamp};
@@ -53,8 +53,8 @@ where
     V: AsRef<[C]> + AsMut<[C]> + Send + Sync,
     H: Handle<Target = Snapshot<V, R>>,
 {
-    /// Edits a large value by tiles of `tile` cells; also one that others wrote before, of which each buffer is then
-    /// copied whole once.
+    /// Edits a large value by tiles of `tile` cells. For a value that was written before, each buffer is copied
+    /// entirely once.
     ///
     /// # Panics
     /// If `tile` is 0.
@@ -68,12 +68,12 @@ where
         }
     }
 
-    /// How many tiles there are; the last may be shorter than the others.
+    /// The number of tiles; the last may be shorter than the others.
     pub fn tiles(&self) -> usize {
         self.book.tiles()
     }
 
-    /// A tile, to be changed in part: it holds what was published last, and what was changed since.
+    /// A tile to be changed in part: it holds the last publication and the changes since.
     ///
     /// # Panics
     /// If there is no such tile.
@@ -86,7 +86,7 @@ where
         &mut self.writer.back().as_mut()[cells]
     }
 
-    /// A tile, to be written whole: it holds some older contents, and nothing is copied.
+    /// A tile to be overwritten entirely: it holds some older contents, and nothing is copied.
     ///
     /// # Panics
     /// If there is no such tile.
@@ -96,7 +96,7 @@ where
         &mut self.writer.back().as_mut()[cells]
     }
 
-    /// Gives all readers the edited value.
+    /// Publishes the edited value to all readers.
     pub fn publish(&mut self, stamp: MonoStamp) {
         let back = self.writer.back_number();
         let (from, to) = self.writer.front_and_back();
@@ -107,17 +107,17 @@ where
         self.writer.publish(stamp);
     }
 
-    /// What was published last.
+    /// The last published value.
     pub fn front(&self) -> &[C] {
         self.writer.front().as_ref()
     }
 
-    /// How many values were published.
+    /// The number of values published.
     pub fn generation(&self) -> u64 {
         self.writer.generation()
     }
 
-    /// How many tiles were copied from one buffer to another by now: what the edits cost besides themselves.
+    /// The number of tiles copied from one buffer to another so far: the overhead of the edits.
     pub fn copied_tiles(&self) -> u64 {
         self.book.copied
     }
@@ -128,7 +128,7 @@ where
     }
 }
 
-/// Which buffer lacks which tiles of what was published last.
+/// Which buffer lacks which tiles of the last publication.
 pub(crate) struct TileBook {
     cells: usize,
     tile: usize,
@@ -140,7 +140,7 @@ pub(crate) struct TileBook {
 }
 
 impl TileBook {
-    /// Of buffers that nothing is known about, but which one was published last.
+    /// For buffers of unknown contents, of which `front` was published last.
     pub(crate) fn new(cells: usize, tile: usize, buffers: usize, front: usize) -> Self {
         let tiles = cells.div_ceil(tile);
         let lacks = |buffer| {
@@ -159,7 +159,7 @@ impl TileBook {
         }
     }
 
-    /// As they are when they were just made.
+    /// The state of new buffers.
     fn all_buffers_are_equal(&mut self) {
         for lacks in &mut self.lacks {
             lacks.drain(|_| ());
@@ -170,12 +170,13 @@ impl TileBook {
         self.edited.tiles
     }
 
-    /// The cells of a tile that there is.
+    /// The cells of an existing tile.
     pub(crate) fn cells(&self, tile: usize) -> Range<usize> {
         tile * self.tile..((tile + 1) * self.tile).min(self.cells)
     }
 
-    /// A tile of the back buffer is changed in part; whether it has to be copied from the front one first.
+    /// Records that a tile of the back buffer is changed in part; returns whether it has to be copied from the front
+    /// buffer first.
     pub(crate) fn edit(&mut self, back: usize, tile: usize) -> bool {
         self.edited.insert(tile);
         let is_lacking = self.lacks[back].remove(tile);
@@ -183,20 +184,20 @@ impl TileBook {
         is_lacking
     }
 
-    /// A tile of the back buffer is written whole.
+    /// Records that a tile of the back buffer is overwritten entirely.
     pub(crate) fn overwrite(&mut self, back: usize, tile: usize) {
         self.edited.insert(tile);
         self.lacks[back].remove(tile);
     }
 
-    /// All of the back buffer was written, or may have been.
+    /// Records that all of the back buffer was written, or may have been.
     #[cfg_attr(not(feature = "ffi"), allow(dead_code))]
     pub(crate) fn overwrite_all(&mut self, back: usize) {
         self.lacks[back].drain(|_| ());
         self.edited = TileSet::full(self.edited.tiles);
     }
 
-    /// The back buffer is about to be published: `copy` brings cells that it lacks from the front one.
+    /// Prepares the back buffer for publication: `copy` copies the cells that it lacks from the front buffer.
     pub(crate) fn publish(&mut self, back: usize, mut copy: impl FnMut(Range<usize>)) {
         let (tile_size, cells) = (self.tile, self.cells);
         let copied = &mut self.copied;
@@ -213,7 +214,7 @@ impl TileBook {
     }
 }
 
-/// Some of the tiles.
+/// A set of tiles.
 struct TileSet {
     tiles: usize,
     words: Vec<u64>,

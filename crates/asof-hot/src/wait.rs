@@ -1,14 +1,14 @@
-//! Sleeping instead of spinning, at no cost to the one who publishes while nobody sleeps.
+//! Sleeping instead of spinning, at no cost to a publisher while no reader sleeps.
 //!
-//! A publisher must look for sleepers after the publication, and one that goes to sleep must look for a
-//! publication after saying so. Both looks need a fence between store and load, the dearest there is. Here the
-//! sleeper pays for both: it makes the kernel run a fence on every core (`membarrier`), so that the publisher gets by
-//! with a load. Where the kernel cannot, each pays for its own.
+//! A publisher must check for sleepers after the publication, and a sleeper must check for a publication after
+//! announcing itself. Both checks need a fence between store and load, the most expensive kind. Here the sleeper pays
+//! for both: it makes the kernel run a fence on every core (`membarrier`), so that the publisher needs only a load. If
+//! the kernel cannot do that, each pays for its own.
 //!
-//! A sleeper does not count itself in and out, since one that is killed would stay counted and make every publication
-//! dear for good. It leaves a mark that names the turn it sleeps on; the one that wakes the sleepers takes that mark away,
-//! after the wake-up, and those who go back to sleep leave the next one. So a dead sleeper costs one wake-up, and a
-//! notifier that dies in the middle leaves the mark to the next.
+//! Sleepers are not counted, since a killed one would stay counted and make every publication expensive. A sleeper
+//! leaves a mark that names the turn it sleeps on; the notifier that wakes the sleepers removes that mark after the
+//! wake-up, and sleepers that go back to sleep leave the next one. So a dead sleeper costs one wake-up, and a notifier
+//! that dies in the middle leaves the mark to the next.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -29,7 +29,7 @@ pub use kernel::Kernel;
 /// The memory of a signal.
 #[repr(C)]
 pub struct Signal {
-    /// The turn that someone sleeps on, or is about to, with [`ASLEEP`]; 0 if nobody does.
+    /// The turn that a sleeper sleeps on, or is about to, with [`ASLEEP`]; 0 if there is none.
     asleep: AtomicU32,
     /// Changes with every wake-up, by [`TURN`]; the sleepers sleep on it.
     turn: AtomicU32,
@@ -37,12 +37,12 @@ pub struct Signal {
     kernel: Kernel,
 }
 
-/// Tells a turn that someone sleeps on from none.
+/// Marks a turn that has a sleeper.
 const ASLEEP: u32 = 1;
-/// From one turn to the next: the lowest bit of a turn is never set.
+/// The step from one turn to the next: the lowest bit of a turn is never set.
 const TURN: u32 = 2;
 
-/// Makes a signal, to be rung beside any of the structures.
+/// Creates a signal, to use with any of the structures.
 ///
 /// ```
 /// use asof_hot::{latest, signal, MonoStamp};
@@ -65,7 +65,7 @@ pub fn signal() -> (Notifier, Sleeper) {
 }
 
 impl Signal {
-    /// Nobody sleeps.
+    /// A signal without sleepers.
     pub fn new() -> Self {
         Signal {
             asleep: AtomicU32::new(0),
@@ -75,7 +75,7 @@ impl Signal {
         }
     }
 
-    /// With a kernel that can do so much; for the models.
+    /// With a kernel of these capabilities; for the models.
     #[cfg(loom)]
     pub fn with_kernel(kernel: Kernel) -> Self {
         Signal {
@@ -84,7 +84,7 @@ impl Signal {
         }
     }
 
-    /// Begins the next turn and wakes all who sleep on the last one.
+    /// Begins the next turn and wakes all sleepers of the last one.
     #[cfg(not(loom))]
     fn begin_turn(&self) {
         self.turn.fetch_add(TURN, order::signal_wake());
@@ -98,29 +98,29 @@ impl Default for Signal {
     }
 }
 
-/// The end that wakes. There may be any number.
+/// The end that wakes sleepers. There may be any number.
 #[derive(Clone)]
 pub struct Notifier<H = Owned<Signal>>
 where
     H: Handle<Target = Signal>,
 {
     memory: H,
-    /// The kernel has promised this process that a sleeper's fence reaches its cores.
+    /// The kernel guarantees this process that a sleeper's fence reaches its cores.
     is_fenced_by_sleeper: bool,
-    /// What else is rung when someone sleeps.
+    /// What else is rung when there is a sleeper.
     #[cfg_attr(loom, allow(dead_code))]
     bells: Vec<Bell>,
 }
 
 #[cfg(not(loom))]
 use crate::event_fd::EventFd as Bell;
-/// In a model nobody waits for a file.
+/// Models have no files to wait for.
 #[cfg(loom)]
 #[derive(Clone)]
 struct Bell;
 
 impl<H: Handle<Target = Signal>> Notifier<H> {
-    /// One more notifier.
+    /// A new notifier.
     pub fn attach(memory: H) -> Self {
         Notifier {
             is_fenced_by_sleeper: kernel::register_for_fences(&memory),
@@ -129,32 +129,32 @@ impl<H: Handle<Target = Signal>> Notifier<H> {
         }
     }
 
-    /// Rings this file too from now on, for those who wait for it by `epoll` and have said so with
-    /// [`Sleeper::prepare`]. In another process than the waiter's, the file is one that was received from it.
+    /// Also rings this file from now on, for threads that wait for it by `epoll` and have announced that with
+    /// [`Sleeper::prepare`]. Across processes, the waiter has to send its file to this one.
     #[cfg(not(loom))]
     pub fn ring_also(&mut self, bell: &crate::EventFd) {
         self.bells.push(bell.clone());
     }
 
-    /// Wakes all who sleep; call it after each publication.
+    /// Wakes all sleepers; call it after each publication.
     #[inline(always)]
     pub fn notify(&self) {
         self.notify_steps(&mut Whole);
     }
 
-    /// Whether someone has said that they sleep, or are about to, since the last wake-up: the next [`notify`](Self::notify)
-    /// then asks the kernel to wake them, which takes microseconds where it takes nanoseconds otherwise.
+    /// Whether a sleeper has announced itself since the last wake-up: the next [`notify`](Self::notify) then asks the
+    /// kernel to wake it, which takes microseconds instead of nanoseconds.
     pub fn has_sleepers(&self) -> bool {
         self.memory.asleep.load(Ordering::Relaxed) != 0
     }
 
-    /// Notifies but dies after so many steps, as a process can; for the models.
+    /// Notifies but dies after `steps` steps, as a process can; for the models.
     #[cfg(loom)]
     pub fn notify_and_die(self, steps: usize) {
         self.notify_steps(&mut crate::steps::DiesAfter(steps));
     }
 
-    /// A moment in which the kernel may run a fence on this core, besides those within `notify`; for the models.
+    /// A point at which the kernel may run a fence on this core, besides those within `notify`; for the models.
     #[cfg(loom)]
     pub fn may_be_fenced(&self) {
         kernel::may_be_fenced(&self.memory);
@@ -180,7 +180,7 @@ impl<H: Handle<Target = Signal>> Notifier<H> {
         if steps.stop() {
             return;
         }
-        // The publication goes with the turn: a sleeper that sees this turn has to see it too.
+        // A sleeper that sees this turn has to see the publication too.
         self.memory.turn.fetch_add(TURN, order::signal_wake());
         if steps.stop() {
             return;
@@ -193,8 +193,8 @@ impl<H: Handle<Target = Signal>> Notifier<H> {
         if steps.stop() {
             return;
         }
-        // Only the mark that was answered: one of a later turn is of someone who sleeps through this one. One of the
-        // same turn, by someone who came in between, is of no use to them: that turn has passed.
+        // Only the mark that was answered: one of a later turn belongs to a sleeper that this wake-up does not reach.
+        // One of the same turn, set in between, is not needed: that turn has passed.
         let _ =
             self.memory
                 .asleep
@@ -209,7 +209,7 @@ impl<H: Handle<Target = Signal>> Drop for Notifier<H> {
     }
 }
 
-/// The end that sleeps. There may be any number.
+/// The end that waits. There may be any number.
 #[derive(Clone)]
 pub struct Sleeper<H = Owned<Signal>> {
     memory: H,
@@ -217,19 +217,20 @@ pub struct Sleeper<H = Owned<Signal>> {
 }
 
 impl<H: Handle<Target = Signal>> Sleeper<H> {
-    /// One more sleeper.
+    /// A new sleeper.
     pub fn attach(memory: H) -> Self {
         Sleeper { memory, spins: 0 }
     }
 
-    /// Looks so many times before it goes to sleep: a wake-up takes the kernel ten microseconds, a look next to nothing.
+    /// Checks this many times before it goes to sleep: a wake-up takes the kernel ten microseconds, a check next to
+    /// nothing.
     #[must_use]
     pub fn spinning(mut self, spins: u32) -> Self {
         self.spins = spins;
         self
     }
 
-    /// Sleeps until `is_ready` holds, or the time is over; looks once more whenever it is woken.
+    /// Sleeps until `is_ready` holds or the timeout expires; checks again after every wake-up.
     ///
     /// Returns whether it holds.
     pub fn wait_until(
@@ -245,7 +246,7 @@ impl<H: Handle<Target = Signal>> Sleeper<H> {
         }
         let deadline = kernel::deadline(timeout);
         loop {
-            // Before anything is said: who has what it waits for costs the notifiers nothing.
+            // Before the announcement: a wait that is already satisfied costs the notifiers nothing.
             if is_ready() {
                 return true;
             }
@@ -267,10 +268,9 @@ impl<H: Handle<Target = Signal>> Sleeper<H> {
         }
     }
 
-    /// Says, before one waits for an `EventFd` that the notifiers ring too (`Notifier::ring_also`), that one is about to;
-    /// then looks.
+    /// Announces a wait for an `EventFd` that the notifiers also ring (`Notifier::ring_also`); then checks.
     ///
-    /// Returns whether `is_ready` holds already, and there is nothing to wait for. One call is good for one ring.
+    /// Returns whether `is_ready` already holds, so that there is nothing to wait for. Each call is good for one ring.
     pub fn prepare(&self, mut is_ready: impl FnMut() -> bool) -> bool {
         if is_ready() {
             return true;
@@ -279,16 +279,16 @@ impl<H: Handle<Target = Signal>> Sleeper<H> {
         is_ready()
     }
 
-    /// Says that someone is about to sleep on this turn, to all who publish from now on. Whatever was published by
-    /// someone who did not hear of it is seen by a look after this.
+    /// Announces a sleeper on this turn to all publishers from now on. A check after this sees everything published by
+    /// a notifier that did not see the announcement.
     fn announce(&self) -> Turn {
-        // The turn is read before the look: a publication after the look changes it, and nobody sleeps on a turn that
-        // has passed.
+        // The turn is read before the check: a publication after the check changes it, and the kernel does not let a
+        // thread sleep on a turn that has passed.
         let number = self.memory.turn.load(order::signal_turn_load());
         // An exchange where a store would do: loom does not see that a store cannot fall between the two halves of the
         // exchange that takes a mark away.
         self.memory.asleep.swap(number | ASLEEP, Ordering::Relaxed);
-        // A process that cannot fence the others does not hear all of them, and has to look by itself.
+        // A process that cannot fence the others may miss wake-ups, and has to poll.
         let mut nap = None;
         if !kernel::fence_everyone(&self.memory) {
             order::signal_sleep_fence();
@@ -297,13 +297,13 @@ impl<H: Handle<Target = Signal>> Sleeper<H> {
         Turn { number, nap }
     }
 
-    /// How often a sleeper has asked the kernel for a fence; for the models.
+    /// How often a sleeper has requested a fence from the kernel; for the models.
     #[cfg(loom)]
     pub fn fences_asked(&self) -> u32 {
         kernel::fences_asked(&self.memory)
     }
 
-    /// Sleeps until the next turn begins, or `is_over`; `before` is called once this end is sure to hear of it.
+    /// Sleeps until the next turn begins, or `is_over`; `before` is called once a wake-up cannot be missed.
     #[cfg(not(loom))]
     pub(crate) fn next_turn(&self, is_over: impl Fn() -> bool, before: impl FnOnce()) {
         let turn = self.announce();
@@ -313,21 +313,21 @@ impl<H: Handle<Target = Signal>> Sleeper<H> {
         }
     }
 
-    /// Wakes all who sleep, whatever there is to see.
+    /// Wakes all sleepers unconditionally.
     #[cfg(not(loom))]
     pub(crate) fn wake_everyone(&self) {
         self.memory.begin_turn();
     }
 }
 
-/// What one may sleep on.
+/// A turn to sleep on.
 struct Turn {
     number: u32,
-    /// The longest sleep from which nobody has to be woken.
+    /// The longest sleep, if wake-ups may be missed.
     nap: Option<Duration>,
 }
 
-/// Keeps the compiler, and it alone, from moving a load before a store.
+/// Keeps only the compiler from moving a load before a store.
 #[inline(always)]
 fn compiler_fence() {
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
@@ -343,13 +343,14 @@ mod kernel {
 
     use super::Signal;
 
-    /// Whether other processes' and threads' fences reach this process from now on.
+    /// Whether fences of other processes and threads reach this process from now on.
     pub(super) fn register_for_fences(_signal: &Signal) -> bool {
         static IS_REGISTERED: OnceLock<bool> = OnceLock::new();
         *IS_REGISTERED.get_or_init(|| membarrier(libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED))
     }
 
-    /// A fence on this core and on every one that runs a registered process; false if the kernel cannot.
+    /// A fence on this core and on every core that runs a registered process; `false` if the kernel does not support
+    /// it.
     pub(super) fn fence_everyone(_signal: &Signal) -> bool {
         membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED)
     }
@@ -358,12 +359,12 @@ mod kernel {
         if cfg!(miri) {
             return false;
         }
-        // SAFETY: the call takes two integers and no memory of ours.
+        // SAFETY: the call takes only integers and no memory of ours.
         unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
     }
 
     pub(super) fn wake_all(turn: &AtomicU32) {
-        // SAFETY: the address is of an atomic that is alive; waking reads no memory.
+        // SAFETY: the address is of a live atomic; waking reads no memory.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -374,14 +375,14 @@ mod kernel {
         };
     }
 
-    /// Sleeps unless the turn has passed; may also wake for no reason.
+    /// Sleeps unless the turn has passed; may wake spuriously.
     pub(super) fn sleep_while(turn: &AtomicU32, value: u32, left: Option<Duration>) {
         let left = left.map(|left| libc::timespec {
             tv_sec: left.as_secs().min(i32::MAX as u64) as libc::time_t,
             tv_nsec: left.subsec_nanos() as _,
         });
         let left = left.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
-        // SAFETY: the address is of an atomic that is alive, the time (if any) lives through the call.
+        // SAFETY: the address is of a live atomic, the time (if any) outlives the call.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -397,7 +398,7 @@ mod kernel {
         timeout.and_then(|timeout| Instant::now().checked_add(timeout))
     }
 
-    /// `None` when the time is over, `Some(None)` when there is no end to it.
+    /// `None` after the deadline, `Some(None)` without one.
     #[allow(clippy::option_option)]
     pub(super) fn left(deadline: Option<Instant>) -> Option<Option<Duration>> {
         let Some(deadline) = deadline else {
@@ -408,8 +409,9 @@ mod kernel {
     }
 }
 
-/// In a model sleeping is looking at the turn, and a fence on another core is a hand-over at a moment in which that core
-/// may be interrupted: what it did before is seen by the one who asked, and what that one did before by it.
+/// In a model, sleeping is polling the turn, and a fence on another core is a synchronization at a point where that
+/// core may be interrupted: the requester sees what that core did before, and that core sees what the requester did
+/// before.
 #[cfg(loom)]
 mod kernel {
     use core::time::Duration;
@@ -417,7 +419,7 @@ mod kernel {
 
     use super::Signal;
 
-    /// What the kernel can do, and the one notifier that it may have to interrupt.
+    /// What the kernel supports, and the one notifier that it may have to interrupt.
     #[derive(Default)]
     pub struct Kernel {
         registers: bool,
@@ -428,7 +430,7 @@ mod kernel {
     }
 
     impl Kernel {
-        /// Nothing: everybody pays for their own fence.
+        /// No support: every thread pays for its own fence.
         pub fn without_fences() -> Self {
             Kernel::default()
         }
@@ -489,13 +491,13 @@ mod kernel {
 
     pub(super) fn wake_all(_turn: &AtomicU32) {}
     pub(super) fn sleep_while(turn: &AtomicU32, value: u32, _left: Option<Duration>) {
-        // Who was woken by the kernel sees what was done before it was asked to.
+        // A thread woken by the kernel sees what was done before the request.
         while turn.load(crate::order::signal_turn_load()) == value {
             loom::thread::yield_now();
         }
     }
 
-    /// How often a fence was asked for.
+    /// How often a fence was requested.
     pub(super) fn fences_asked(signal: &Signal) -> u32 {
         signal.kernel.asked.load(Ordering::Relaxed)
     }

@@ -1,15 +1,16 @@
-//! A value that may be read while it is written: torn, but never undefined. A reader checks afterwards.
+//! A value that may be read while it is written: possibly torn, but never undefined behaviour. A reader checks
+//! afterwards.
 
 use crate::plain::Plain;
 
-/// Room for a `T`, read and written piece by piece with relaxed atomic accesses.
+/// Memory for a `T`, read and written in pieces with relaxed atomic accesses.
 ///
-/// Reading returns whatever mixture is there; the mark of the slot around it says whether it is one value.
+/// A read may return a mixture of values; the mark of the slot around it shows whether it is one value.
 #[cfg(not(loom))]
 #[repr(C, align(8))]
 pub(crate) struct Words<T>(core::cell::UnsafeCell<core::mem::MaybeUninit<T>>);
 
-// SAFETY: all access is atomic (or the assembly that stands for it), and T is plain bytes.
+// SAFETY: all access is atomic (or equivalent assembly), and T is plain bytes.
 #[cfg(not(loom))]
 unsafe impl<T: Plain> Sync for Words<T> {}
 
@@ -23,10 +24,10 @@ impl<T: Plain> Words<T> {
     /// Copies the value in.
     ///
     /// # Safety
-    /// `source` is valid for reading a T, and nobody else stores here.
+    /// `source` is valid for reading a T, and nothing else stores here.
     #[inline(always)]
     pub(crate) unsafe fn store(&self, source: *const T) {
-        // SAFETY: our own room holds a T at an alignment of 8; the source is the caller's promise.
+        // SAFETY: our own memory holds a T at an alignment of 8; the source is valid by the caller's promise.
         unsafe { bytes::store(self.0.get().cast(), source.cast(), size_of::<T>()) }
     }
 
@@ -36,7 +37,7 @@ impl<T: Plain> Words<T> {
     /// `target` is valid for writing a T.
     #[inline(always)]
     pub(crate) unsafe fn load(&self, target: *mut T) {
-        // SAFETY: our own room holds a T at an alignment of 8; the target is the caller's promise.
+        // SAFETY: our own memory holds a T at an alignment of 8; the target is valid by the caller's promise.
         unsafe { bytes::load(self.0.get().cast(), target.cast(), size_of::<T>()) }
     }
 }
@@ -75,7 +76,7 @@ impl<T: Plain> Words<T> {
     }
 }
 
-/// The copies themselves, over plain addresses; also used where sizes are known at run time only.
+/// The copies themselves, over raw addresses; also used where sizes are known only at run time.
 #[cfg(not(loom))]
 pub(crate) mod bytes {
     use core::sync::atomic::Ordering::Relaxed;
@@ -92,11 +93,11 @@ pub(crate) mod bytes {
 
     const UNIT: usize = size_of::<Unit>();
 
-    /// Copies `size` bytes into shared memory, by words: the caller has most likely just stored words, and wider
+    /// Copies `size` bytes into shared memory, word by word: the caller has most likely just stored words, and wider
     /// loads of them would wait for those stores.
     ///
     /// # Safety
-    /// Both are valid for `size` bytes, `shared` is aligned to 8, and nobody else stores there.
+    /// Both are valid for `size` bytes, `shared` is aligned to 8, and nothing else stores there.
     #[inline(always)]
     pub(crate) unsafe fn store(shared: *mut u8, source: *const u8, size: usize) {
         let mut at = 0;
@@ -123,13 +124,13 @@ pub(crate) mod bytes {
         }
     }
 
-    /// Copies `size` bytes out of shared memory that someone may be writing.
+    /// Copies `size` bytes out of shared memory that may be being written.
     ///
     /// # Safety
     /// Both are valid for `size` bytes, and `shared` is aligned to 8.
     #[inline(always)]
     pub(crate) unsafe fn load(shared: *mut u8, target: *mut u8, size: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         let mut at = unsafe { load_wide(shared, target, size) };
         while at + UNIT <= size {
             // SAFETY: within `size`; `shared + at` is aligned to the unit; other access to it is atomic too.
@@ -158,8 +159,8 @@ pub(crate) mod bytes {
         }
     }
 
-    /// Copies the part that 16-byte moves can, in assembly, which no compiler may tear, repeat or move across a
-    /// fence: to the memory model it is a row of relaxed byte loads. Returns how far it came.
+    /// Copies the part that 16-byte moves can, in assembly, which a compiler must not tear, repeat or move across a
+    /// fence: to the memory model it is a sequence of relaxed byte loads. Returns how far it came.
     ///
     /// # Safety
     /// As for [`load`].
@@ -167,7 +168,7 @@ pub(crate) mod bytes {
     #[inline(always)]
     #[allow(clippy::cast_ptr_alignment, clippy::semicolon_if_nothing_returned)] // the stores are unaligned ones
     unsafe fn load_wide(shared: *const u8, target: *mut u8, size: usize) -> usize {
-        /// Loads units of 16 bytes by one address, which for small values saves as much as the loads cost.
+        /// Loads units of 16 bytes from one address, which for small values saves as much as the loads cost.
         macro_rules! units {
             ($from:expr, $to:expr; $first:ident $(, $register:ident at $offset:literal)*) => {{
                 let $first: __m128i;
@@ -188,14 +189,14 @@ pub(crate) mod bytes {
 
         let mut at = 0;
         while at + 192 <= size {
-            // SAFETY: 192 bytes from `at` on lie within `size`; SSE2 is part of x86-64.
+            // SAFETY: 192 bytes from `at` on are within `size`; SSE2 is part of x86-64.
             unsafe {
                 let (from, to) = (shared.add(at), target.add(at));
                 units!(from, to; a, b at 16, c at 32, d at 48, e at 64, f at 80, g at 96, h at 112, i at 128, j at 144, k at 160, l at 176);
             }
             at += 192;
         }
-        // SAFETY: as many whole units as are left from `at` on lie within `size`.
+        // SAFETY: the complete units left from `at` on are within `size`.
         unsafe {
             let (from, to) = (shared.add(at), target.add(at));
             match (size - at) / 16 {
@@ -236,7 +237,7 @@ pub(crate) mod bytes {
         let mut at = 0;
         while at + 32 <= size {
             let (a, b): (uint8x16_t, uint8x16_t);
-            // SAFETY: 32 bytes from `at` on lie within `size`; NEON is part of aarch64.
+            // SAFETY: 32 bytes from `at` on are within `size`; NEON is part of aarch64.
             unsafe {
                 asm!(
                     "ldp {a:q}, {b:q}, [{from}]",
@@ -252,7 +253,7 @@ pub(crate) mod bytes {
         at
     }
 
-    /// Nothing: the words do it all.
+    /// Copies nothing: the word copy does it all.
     ///
     /// # Safety
     /// As for [`load`].
@@ -265,7 +266,7 @@ pub(crate) mod bytes {
     }
 }
 
-/// Asks for the lines of a place to be fetched for writing, while there is something else to do.
+/// Prefetches cache lines for writing.
 #[inline(always)]
 pub(crate) fn fetch_for_writing(place: *const u8, size: usize) {
     let mut at = 0;
@@ -286,7 +287,7 @@ pub(crate) fn fetch_for_writing(place: *const u8, size: usize) {
     }
 }
 
-/// Asks for the lines of a place to be fetched for reading; no more than a few, or the hint costs more than it brings.
+/// Prefetches cache lines for reading; only a few, or the hint costs more than it gains.
 #[inline(always)]
 pub(crate) fn fetch_for_reading(place: *const u8, size: usize) {
     let mut at = 0;

@@ -1,8 +1,8 @@
-// A ring that each of several readers reads for itself: one producer, R readers, nothing copied.
+// A broadcast ring: one producer, R independent readers, nothing copied.
 //
-// Every reader sees every sample, in place and in order, at its own pace. The last N samples are kept; who is slower than
-// that misses some, and is told how many. Nobody holds anybody up. A producer that has to wait for the slowest asks for
-// that (try_write_lossless).
+// Every reader sees every sample, in place and in order, at its own pace. The last N samples are kept; a slower reader
+// misses some, and learns how many. A reader holds up neither the producer nor other readers. A producer that should
+// wait for the slowest reader uses try_write_lossless.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace asof::threads {
 
 namespace detail {
 
-// A mark is a position, a bit for each reader that reads the sample just now, and whether it can be read at all.
+// A mark is a position, a bit for each reader that is reading the sample, and whether it can be read at all.
 template <typename T, std::size_t N, std::size_t R>
 struct Broadcast {
     static_assert(N >= 1 && R >= 1 && R <= 16, "at least one sample, from 1 to 16 readers");
@@ -52,12 +52,12 @@ class BroadcastProducer : detail::MoveOnly {
     };
 
   public:
-    // A slot being filled. If it is not committed it never was.
+    // A slot being filled. Without a commit it is returned unused.
     class Filling : detail::MoveOnly {
       public:
         T& operator*() const { return shared_->ring->slots[shared_->slot].value; }
         T* operator->() const { return &**this; }
-        // Gives the slot to all readers. It is not ours to look at then.
+        // Gives the slot to all readers. Do not access it afterwards.
         void commit(std::uint64_t stamp = now()) && {
             Shared& self = *shared_;
             auto& slot = self.ring->slots[self.slot];
@@ -87,8 +87,8 @@ class BroadcastProducer : detail::MoveOnly {
     // A slot to fill in place; there always is one.
     std::optional<Filling> try_write() {
         Shared& self = *shared_;
-        if (self.is_filling) throw std::logic_error("a slot of this ring is being filled already: commit it first");
-        // A try that fails means that a reader has just begun to read that sample, and readers read one at a time.
+        if (self.is_filling) throw std::logic_error("a slot of this ring is already being filled: commit it first");
+        // A failed try means that a reader has just begun to read that sample, and readers read one at a time.
         for (std::size_t tries = 0; tries < (R + 2) * Ring::slot_count; ++tries) {
             if (take_back(self)) return Filling(shared_);
             self.slot = Ring::after(self.slot);
@@ -96,7 +96,7 @@ class BroadcastProducer : detail::MoveOnly {
         self.ring->refused.word.fetch_add(1, std::memory_order_relaxed);
         return std::nullopt;
     }
-    // As above, but nothing while a reader that is here has not read the oldest sample: nobody misses anything.
+    // As above, but nothing while a present reader has not read the oldest sample, so no reader misses anything.
     std::optional<Filling> try_write_lossless() {
         Shared& self = *shared_;
         for (const auto& place : self.ring->places) {
@@ -125,7 +125,7 @@ class BroadcastProducer : detail::MoveOnly {
     }
 
   private:
-    // Takes a slot out of use, if nobody needs what is in it.
+    // Takes a slot out of use, if its sample is not needed.
     static bool take_back(Shared& self) {
         auto& slot = self.ring->slots[self.slot].mark;
         Word mark = slot.load(std::memory_order_acquire);
@@ -161,7 +161,7 @@ class BroadcastReader : detail::MoveOnly {
         const T* operator->() const { return &**this; }
         Meta meta() const { return {position_, shared_->ring->slots[slot_].stamp}; }
         Nanoseconds age(std::uint64_t time = now()) const { return meta().age(time); }
-        // How many samples before this one the reader came too late for, or went past.
+        // The number of samples before this one that the reader was too late for or skipped.
         std::uint64_t missed() const { return missed_; }
         Held(Held&&) noexcept = default;
         Held& operator=(Held&& other) noexcept {
@@ -212,20 +212,20 @@ class BroadcastReader : detail::MoveOnly {
         if (slot == Ring::slot_count) return std::nullopt;
         return Held(shared_, slot, self.position - 1, self.position - 1 - expected);
     }
-    // How many samples were written that this reader has not read; more than N if it has missed some.
+    // The number of samples that this reader has not read; more than N if it has missed some.
     std::uint64_t waiting() const {
         const Word next = shared_->ring->head.word.load(std::memory_order_acquire) + 1;
         return next > shared_->position ? next - shared_->position : 0;
     }
     bool has_new() const { return waiting() > 0; }
-    // How many samples this reader has missed, or gone past, in all.
+    // The total number of samples that this reader has missed or skipped.
     std::uint64_t missed() const { return shared_->missed; }
-    // Whether the producer is gone: if so, and if there is then nothing to read, nothing more will come.
+    // Whether the producer is gone. If there is then nothing to read, nothing more will come.
     bool is_abandoned() const { return !shared_->ring->producer_is_here.load(std::memory_order_acquire); }
 
   private:
     Shared& reading() {
-        if (shared_->is_reading) throw std::logic_error("a sample of this reader is being read already: let it go first");
+        if (shared_->is_reading) throw std::logic_error("a sample of this reader is already being read: release it first");
         return *shared_;
     }
     static void unpin(Shared& self, std::size_t slot, Word position) {
@@ -247,7 +247,7 @@ class BroadcastReader : detail::MoveOnly {
         self.slot = Ring::after(slot);
         return true;
     }
-    // The slot of the oldest sample that is left, which this reader has then; the number of slots if there is none.
+    // The slot of the oldest remaining sample, which this reader then holds; the number of slots if there is none.
     std::size_t claim(Shared& self) const {
         const auto next = self.slot;
         if (take(self, next, self.position)) return next;
@@ -259,18 +259,19 @@ class BroadcastReader : detail::MoveOnly {
         }
         return Ring::slot_count;
     }
-    // As above, the newest. Never two at once, not even on the way: there is one slot to spare for each reader, not two.
+    // As above, the newest. It never holds two at once, not even temporarily: there is one spare slot for each reader,
+    // not two.
     std::size_t claim_newest(Shared& self) const {
         for (std::size_t tries = 0; tries <= Ring::slot_count; ++tries) {
             const Word head = self.ring->head.word.load(std::memory_order_acquire);
-            if (head <= self.position) return claim(self);  // one at most is waiting
+            if (head <= self.position) return claim(self);  // at most one is waiting
             const auto newest = [](Word best, Word position) { return position > best; };
             const auto slot = claim_best(self, head, newest);
             if (slot != Ring::slot_count) return slot;
         }
         return Ring::slot_count;
     }
-    // Looks through all slots for the best sample from a position on, and takes it, if it is still there.
+    // Searches all slots for the best sample from a position on, and takes it if it is still there.
     template <typename IsBetter>
     static std::size_t claim_best(Shared& self, Word start, IsBetter is_better) {
         std::size_t best = Ring::slot_count;

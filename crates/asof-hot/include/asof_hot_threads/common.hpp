@@ -1,4 +1,4 @@
-// What the structures between threads share.
+// Common parts of the structures between threads.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace asof::threads {
 
-// Which write a value came from, from 1 on, and when that was.
+// Which write a value came from, counted from 1, and when.
 struct Meta {
     std::uint64_t generation = 0;
     std::uint64_t stamp = 0;
@@ -34,12 +34,12 @@ namespace detail {
 using Word = std::uint64_t;
 static_assert(std::atomic<Word>::is_always_lock_free, "asof-hot needs 64-bit atomics");
 
-// A word on cache lines of its own; two, since processors fetch lines in pairs.
+// A word on its own cache lines; two, since processors fetch lines in pairs.
 struct alignas(128) PaddedWord {
     std::atomic<Word> word{0};
 };
 
-// Stays where it is, with one owner; as an end is.
+// An end: it has one owner and can be moved but not copied.
 struct MoveOnly {
     MoveOnly() = default;
     MoveOnly(MoveOnly&&) noexcept = default;

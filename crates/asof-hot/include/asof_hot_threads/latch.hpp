@@ -1,7 +1,7 @@
 // Events that must not be missed: bumpers, cliffs, emergency buttons.
 //
-// Events are counted, never flagged. To have looked at them is to have acknowledged a count, so that whatever comes between
-// a look and a reset is still there after it, and no observer hides anything from another.
+// Events are counted, not flagged. A reset acknowledges a count, so an event between a read and a reset is still there
+// after it, and observers do not hide events from each other.
 #pragma once
 
 #include <tuple>
@@ -12,22 +12,22 @@ namespace asof::threads {
 
 // Events that were not acknowledged.
 struct Contact {
-    // The count of all events so far: what to reset once this was dealt with; and how many of them are new.
+    // The count of all events so far, to pass to reset after handling them; and the number of new ones.
     std::uint64_t count = 0, new_count = 0;
-    // Which contacts were hit in them, as bits.
+    // The contacts that were hit, as bits.
     std::uint32_t contacts = 0;
-    // When the first and the last of them were.
+    // The times of the first and the last.
     std::uint64_t first = 0, last = 0;
     Nanoseconds elapsed(std::uint64_t time = now()) const { return since(last, time); }
     Nanoseconds elapsed_since_first(std::uint64_t time = now()) const { return since(first, time); }
 };
 
 enum class LatchState {
-    // Nothing that was not acknowledged.
+    // No unacknowledged events.
     Clear,
     // Events that were not acknowledged.
     Contact,
-    // Nothing to acknowledge, but nothing was heard from the sensor for too long either, or from a clock that is ahead.
+    // Nothing to acknowledge, but the sensor has been silent for too long, or its clock is ahead.
     Silent,
 };
 
@@ -61,7 +61,8 @@ struct EventLatch {
         const Word count = last->meta.generation;
         Contact contact{count, count - seen, last->value.contacts_since_first, last->value.first_stamp, last->meta.stamp};
         if (last->value.first_count != seen + 1) {
-            // The acknowledgement came while the trigger looked: the events themselves know better, as far as they are kept.
+            // The acknowledgement came while the trigger read: the events themselves are exact, as far as they are
+            // kept.
             contact.contacts = last->value.contacts;
             if (count == seen + 1) contact.first = last->meta.stamp;
             for (Word number = count - 1; number > seen && count - number < 15; --number) {
@@ -81,7 +82,7 @@ struct EventLatch {
 class LatchTrigger : detail::MoveOnly {
   public:
     explicit LatchTrigger(std::shared_ptr<detail::EventLatch> latch) : latch_(std::move(latch)) {}
-    // Which contacts were hit, as bits, and when.
+    // Reports an event: the contacts that were hit, as bits, and the time.
     void trigger(std::uint32_t contacts, std::uint64_t stamp = now()) {
         const detail::Word next = count_ + 1, seen = latch_->acknowledged.word.load(std::memory_order_acquire);
         detail::Event event{stamp, next, contacts, contacts};
@@ -96,7 +97,7 @@ class LatchTrigger : detail::MoveOnly {
         count_ = latch_->events.publish(count_, event, stamp);
         heartbeat(stamp);
     }
-    // Says that the sensor is alive, and that nothing was hit.
+    // A sign of life of the sensor: nothing was hit.
     void heartbeat(std::uint64_t stamp = now()) {
         const auto never = detail::EventLatch::never;
         latch_->heart.word.store(stamp == never ? never - 1 : stamp, std::memory_order_relaxed);
@@ -112,16 +113,16 @@ class LatchTrigger : detail::MoveOnly {
 class LatchResetter : detail::MoveOnly {
   public:
     explicit LatchResetter(std::shared_ptr<detail::EventLatch> latch) : latch_(std::move(latch)) {}
-    // All up to the count that was seen; false if more came by now, which stay.
+    // Acknowledges all events up to the count `seen`; false if there are newer ones, which stay.
     bool reset(std::uint64_t seen) {
         const auto [acknowledged, count] = latch_->counts();
-        // An event that never was cannot be acknowledged.
+        // Future events cannot be acknowledged.
         if (seen > count) seen = count;
         if (seen < acknowledged) seen = acknowledged;
         latch_->acknowledged.word.store(seen, std::memory_order_release);
         return seen == count;
     }
-    // If the last event was at least so long ago; whether it did.
+    // Acknowledges all events if the last was at least `span` ago; returns whether it did.
     bool reset_if_elapsed(Nanoseconds span, std::uint64_t time = now()) {
         const auto contact = latch_->contact();
         return contact && contact->elapsed(time) >= span && reset(contact->count);
@@ -131,14 +132,14 @@ class LatchResetter : detail::MoveOnly {
     std::shared_ptr<detail::EventLatch> latch_;
 };
 
-// Looks at events; copy it for any number of observers.
+// Observes events; copy it for any number of observers.
 class LatchObserver {
   public:
     struct State {
         LatchState kind;
-        // Of events that were not acknowledged.
+        // The unacknowledged events.
         Contact contact;
-        // When a silent sensor was last heard, by its clock, if ever.
+        // The last sign of life of a silent sensor, by its clock, if any.
         std::optional<std::uint64_t> heard;
     };
 
@@ -147,7 +148,7 @@ class LatchObserver {
         const auto [acknowledged, count] = latch_->counts();
         return count != acknowledged;
     }
-    // How many events came since this observer last asked, and in all.
+    // The number of events since this observer's last call, and in total.
     std::uint64_t new_events() {
         const auto count = latch_->events.generation();
         return count - std::exchange(seen_, count);

@@ -1,7 +1,7 @@
 // The latest value, small: one writer, any number of readers, plain data.
 //
-// A single-slot seqlock makes every reader wait while a write is under way. Here the writer fills one of N slots while
-// readers use the one before: a reader repeats itself only if the writer published N-1 whole values during one copy.
+// A single-slot seqlock makes every reader wait during a write. Here the writer fills one of N slots while readers use
+// the one before: a reader retries only if the writer published N-1 complete values during one copy.
 #pragma once
 
 #include "common.hpp"
@@ -11,12 +11,12 @@ namespace asof::threads {
 template <typename T, std::size_t N = 8>
 class Latest {
     static_assert(asof::detail::is_plain<T>(), "plain data only");
-    static_assert(N >= 2 && (N & (N - 1)) == 0, "the number of slots is a power of two, from 2 on");
+    static_assert(N >= 2 && (N & (N - 1)) == 0, "the number of slots must be a power of two, at least 2");
     using Word = detail::Word;
     static constexpr std::size_t words = (sizeof(T) + 7) / 8;
 
-    // While the mark is g and the head has reached g, the contents are those of generation g, whole. The mark changes
-    // before the contents do.
+    // While the mark is g and the head has reached g, the contents are generation g, complete. The mark changes before
+    // the contents do.
     struct alignas(128) Slot {
         std::atomic<Word> mark{0};
         std::atomic<Word> stamp{0};
@@ -29,7 +29,7 @@ class Latest {
   public:
     Word generation() const { return head_.word.load(std::memory_order_acquire); }
 
-    // For the one who writes: the generation after `last`, which is returned.
+    // For the writer: writes the generation after `last` and returns it.
     Word publish(Word last, const T& value, std::uint64_t stamp) {
         const Word generation = last + 1;
         Word copy[words] = {};
@@ -52,7 +52,7 @@ class Latest {
         }
     }
 
-    // The value of a generation that the head has reached; nothing if its slot was taken for a newer one.
+    // The value of a generation that the head has reached; nothing if its slot was reused for a newer one.
     std::optional<Sample<T>> at(Word generation) const {
         const Slot& slot = slots_[generation & (N - 1)];
         Word copy[words];
@@ -72,7 +72,7 @@ class LatestWriter : detail::MoveOnly {
   public:
     explicit LatestWriter(std::shared_ptr<Latest<T, N>> memory) : memory_(std::move(memory)) {}
     void write(const T& value, std::uint64_t stamp = now()) { generation_ = memory_->publish(generation_, value, stamp); }
-    // Changes the last value (zeros before the first) and publishes it; readers keep the last one meanwhile.
+    // Changes the last value (zeros before the first) and publishes it; readers see the last one in the meantime.
     template <typename Change>
     void update(Change&& change, std::uint64_t stamp = now()) {
         T value{};
@@ -98,7 +98,7 @@ class LatestReader {
         if (generation() == seen) return std::nullopt;
         return read();
     }
-    // The value of one generation, while it is among the last N-1.
+    // The value of one generation, if it is among the last N-1.
     std::optional<Sample<T>> read_generation(std::uint64_t generation) const {
         if (generation == 0 || this->generation() - generation >= N) return std::nullopt;
         return memory_->at(generation);

@@ -1,7 +1,7 @@
-// Commands from several sources, of which the most important live one counts.
+// Commands from several sources by priority, with timeouts and locks.
 //
-// There is no mode to switch. Each source has a priority and a timeout; who falls silent gives way by itself, and if nobody
-// commands, the answer is to stop. A lock keeps sources down for as long as it is engaged, or silent.
+// There is no mode to switch. Each source has a priority and a timeout. A source that goes silent yields by itself, and
+// if none is live, the result is to stop. A lock suppresses sources while it is engaged, or silent.
 #pragma once
 
 #include <array>
@@ -10,8 +10,8 @@
 
 namespace asof::threads {
 
-// How a lock is judged: how many sources, from the lowest on, it keeps down, and after how long without a release it counts
-// as engaged (zero: it has no heartbeat).
+// Options of a lock: how many of the lowest sources it suppresses, and how long after a release it counts as engaged
+// again (zero: it has no heartbeat).
 struct Lock {
     std::size_t masks;
     Nanoseconds heartbeat{};
@@ -19,13 +19,13 @@ struct Lock {
 
 // Why there is no command to follow.
 enum class Stop {
-    // There is one.
+    // There is a command.
     No,
     // No source has commanded within its timeout.
     Nobody,
-    // A lock keeps every live source down.
+    // A lock suppresses every live source.
     Locked,
-    // More important sources came alive faster than they could be looked at.
+    // More important sources came alive faster than they could be read.
     Unsettled,
 };
 
@@ -36,7 +36,7 @@ class Mux {
     static_assert(S >= 1 && S <= 16 && K <= 16, "from 1 to 16 sources, up to 16 locks");
     static constexpr Word forever = ~Word(0), longest = Word(1) << 61;
 
-    // What a reader looks at besides the command itself, side by side.
+    // What a reader checks besides the command itself, contiguous.
     struct alignas(128) Watched {
         std::atomic<Word> ends[S];
         std::atomic<Word> locks[K ? K : 1];
@@ -47,14 +47,14 @@ class Mux {
     Word masks_[K ? K : 1];
     Word heartbeats_[K ? K : 1];
 
-    // An end that has passed is as far ahead as can be. One too far ahead is a broken clock's.
+    // An expiry in the past wraps around to the far future. One too far ahead comes from a broken clock.
     bool is_live(std::size_t source, Word end, Word time) const { return end - time <= 2 * timeouts_[source]; }
     bool is_open(std::size_t lock, Word time) const {
         const Word from = watched_.locks[lock].load(std::memory_order_acquire);
         if (time >= from) return false;
         return heartbeats_[lock] == forever || from - time <= 2 * heartbeats_[lock] + 1;
     }
-    // The lowest source that no lock keeps down, and the lock that does.
+    // The lowest source that no lock suppresses, and the lock that suppresses the ones below.
     std::pair<std::size_t, std::size_t> floor(Word time) const {
         std::pair<std::size_t, std::size_t> floor{0, K};
         for (std::size_t lock = 0; lock < K; ++lock)
@@ -87,7 +87,7 @@ class Mux {
             const Word heartbeat = asof::detail::nanos(locks[lock].heartbeat);
             masks_[lock] = locks[lock].masks;
             heartbeats_[lock] = heartbeat ? std::min(heartbeat, longest) : forever;
-            // Engaged at once if it has a heartbeat, which was never heard.
+            // Engaged at once if it has a heartbeat, until the first release.
             watched_.locks[lock].store(heartbeat ? 0 : forever, std::memory_order_relaxed);
         }
     }
@@ -106,7 +106,7 @@ class Mux {
 
     Found choose(Word time) const {
         Found found;
-        // A round fails when someone more important came alive in it.
+        // A round fails if a more important source came alive during it.
         for (std::size_t round = 0; round <= S; ++round) {
             const auto [lowest, lock] = floor(time);
             const Word forced = watched_.forced.load(std::memory_order_acquire);
@@ -131,17 +131,17 @@ class Mux {
 
 }  // namespace detail
 
-// Commands as one source.
+// The end of one source.
 template <typename T, std::size_t S, std::size_t K>
 class MuxSource : detail::MoveOnly {
   public:
     MuxSource(std::shared_ptr<detail::Mux<T, S, K>> mux, std::size_t source) : mux_(std::move(mux)), source_(source) {}
-    // It counts until its timeout has passed since `stamp`, unless someone more important commands.
+    // Writes a command. It is valid until its timeout after `stamp`, unless a more important source commands.
     void write(const T& command, std::uint64_t stamp = now()) {
         generation_ = mux_->commands[source_].publish(generation_, command, stamp);
         mux_->command(source_, stamp);
     }
-    // At once, instead of after the timeout.
+    // Yields at once, instead of after the timeout.
     void give_way() { mux_->give_way(source_); }
 
   private:
@@ -150,13 +150,14 @@ class MuxSource : detail::MoveOnly {
     detail::Word generation_ = 0;
 };
 
-// A lock that keeps sources down.
+// A lock that suppresses sources.
 template <typename T, std::size_t S, std::size_t K>
 class MuxLock : detail::MoveOnly {
   public:
     MuxLock(std::shared_ptr<detail::Mux<T, S, K>> mux, std::size_t lock) : mux_(std::move(mux)), lock_(lock) {}
     void engage() { mux_->engage(lock_); }
-    // Until its heartbeat runs out, where it has one; a stamp that lies further ahead than that lets nothing through.
+    // Passes its sources; if the lock has a heartbeat, until that expires. A stamp further ahead than that passes
+    // nothing.
     void release(std::uint64_t stamp = now()) { mux_->release(lock_, stamp); }
     bool is_engaged() const { return mux_->is_engaged(lock_); }
 
@@ -165,12 +166,12 @@ class MuxLock : detail::MoveOnly {
     std::size_t lock_;
 };
 
-// Takes the choice out of the priorities' hands.
+// Overrides the priorities.
 template <typename T, std::size_t S, std::size_t K>
 class MuxDirector : detail::MoveOnly {
   public:
     explicit MuxDirector(std::shared_ptr<detail::Mux<T, S, K>> mux) : mux_(std::move(mux)) {}
-    // From now on only this source counts; false if there is none such.
+    // From now on only this source is followed; false if it does not exist.
     bool force(std::size_t source) {
         if (source >= S) return false;
         mux_->force(source + 1);
@@ -182,16 +183,16 @@ class MuxDirector : detail::MoveOnly {
     std::shared_ptr<detail::Mux<T, S, K>> mux_;
 };
 
-// Reads what is to be done; copy it for any number of readers.
+// Reads the command to follow; copy it for any number of readers.
 template <typename T, std::size_t S, std::size_t K>
 class MuxOutput {
   public:
     // A command to follow, or why to stop.
     struct Command {
         Stop stop;
-        // To be followed only if there is one.
+        // The command, if there is one to follow.
         std::optional<Sample<T>> sample;
-        // By whom it is, or which lock is engaged.
+        // Its source, or the lock that is engaged.
         std::size_t source, lock;
         explicit operator bool() const { return stop == Stop::No; }
         const T& operator*() const { return sample->value; }
@@ -227,7 +228,8 @@ MuxEnds<T, S, K> mux_ends(std::shared_ptr<Mux<T, S, K>> mux, std::index_sequence
 }
 }  // namespace detail
 
-// The later a source, the more important: auto [sources, locks, director, output] = mux<Twist, 2, 1>({500ms, 500ms}, {{{2}}});
+// Later sources are more important: auto [sources, locks, director, output] = mux<Twist, 2, 1>({500ms, 500ms},
+// {{{2}}});
 template <typename T, std::size_t S, std::size_t K = 0>
 MuxEnds<T, S, K> mux(const std::array<Nanoseconds, S>& timeouts, const std::array<Lock, K>& locks = {}) {
     return detail::mux_ends<T, S, K>(std::make_shared<detail::Mux<T, S, K>>(timeouts, locks),

@@ -1,6 +1,7 @@
 // A ring of slots: one producer, one consumer, nothing copied.
 //
-// Every slot carries its own mark beside its contents: a position (the how-manieth sample this is, from 1) and a state.
+// Every slot carries its own mark beside its contents: a position (the number of the sample, counted from 1) and a
+// state.
 //
 //            producer commits            consumer claims (only where the producer may drop)
 //     Free ───────────────────► Ready ───────────────────► Reading
@@ -26,7 +27,7 @@ template <typename T, std::size_t N, WhenFull Policy>
 struct Ring {
     static_assert(N >= 1, "a ring has at least one slot");
     static constexpr bool drops = Policy == WhenFull::DropOldest;
-    // To drop the oldest, one is under the reader and one under the writer.
+    // For dropping the oldest, one spare slot for the reader and one for the writer.
     static constexpr std::size_t slot_count = N + (drops ? 2 : 0);
     static constexpr Word free = 0, ready = 1, reading = 2, state = 3;
     static constexpr Word mark(Word position, Word state) { return position << 2 | state; }
@@ -57,7 +58,7 @@ struct Ring {
 
 }  // namespace detail
 
-// The end that fills slots.
+// The writing end.
 template <typename T, std::size_t N, WhenFull Policy = WhenFull::Refuse>
 class RingProducer : detail::MoveOnly {
     using Ring = detail::Ring<T, N, Policy>;
@@ -66,21 +67,21 @@ class RingProducer : detail::MoveOnly {
         std::shared_ptr<Ring> ring;
         Word position = 1;
         std::size_t slot = 0;
-        // Which slot each of the last samples went to, by position modulo the capacity.
+        // The slot of each of the last samples, by position modulo the capacity.
         std::size_t book[N] = {};
         bool is_filling = false;
         ~Shared() { ring->producer_is_here.store(false, std::memory_order_release); }
     };
 
   public:
-    // A slot being filled, or several in a row. If it is not committed it never was.
+    // A slot being filled, or several consecutive ones. Without a commit they are returned unused.
     class Filling : detail::MoveOnly {
       public:
         std::size_t size() const { return count_; }
         T& operator[](std::size_t index) const { return shared_->ring->slots[at(index)].value; }
         T& operator*() const { return (*this)[0]; }
         T* operator->() const { return &(*this)[0]; }
-        // Gives the slots to the consumer. They are not ours to look at then.
+        // Gives the slots to the consumer. Do not access them afterwards.
         void commit(std::uint64_t stamp = now()) && {
             for (std::size_t index = 0; index < count_; ++index) {
                 shared_->ring->slots[at(index)].stamp = stamp;
@@ -110,11 +111,11 @@ class RingProducer : detail::MoveOnly {
         shared_->ring = std::move(ring);
     }
 
-    // The next slot, or up to `most` in a row; nothing if the ring is full. One that drops its oldest never is, as long as
-    // its reader holds no more than N.
+    // The next slot, or up to `most` consecutive ones; nothing if the ring is full. A ring that drops its oldest never
+    // is, as long as its reader holds at most N.
     std::optional<Filling> try_write(std::size_t most = 1) {
         Shared& self = *shared_;
-        if (self.is_filling) throw std::logic_error("a slot of this ring is being filled already: commit it first");
+        if (self.is_filling) throw std::logic_error("a slot of this ring is already being filled: commit it first");
         if (most == 0) return std::nullopt;
         if (!is_free(self, self.slot) && !(Ring::drops && (find_free(self) || make_room(self) || find_free(self)))) {
             self.ring->refused.fetch_add(1, std::memory_order_relaxed);
@@ -136,7 +137,7 @@ class RingProducer : detail::MoveOnly {
     }
 
     std::uint64_t committed() const { return shared_->position - 1; }
-    // How many samples were dropped unread, and how many times there was no slot.
+    // The number of samples dropped unread, and how often there was no slot.
     std::uint64_t lost() const { return shared_->ring->lost.word.load(std::memory_order_relaxed); }
     std::uint64_t refused() const { return shared_->ring->refused.load(std::memory_order_relaxed); }
     // The most samples that waited at once: how large the ring has to be.
@@ -148,8 +149,9 @@ class RingProducer : detail::MoveOnly {
     static bool is_free(const Shared& self, std::size_t slot) {
         return self.ring->is(slot, Ring::free, std::memory_order_acquire);
     }
-    // Goes past the slots that are being read. Twice around: a reader holds no more than N at once, so if all look as if they
-    // were being read, the one that was taken last was taken after others were given back, and those are seen free then.
+    // Skips the slots that are being read. Twice around: a reader holds at most N at once, so if all look as if they
+    // were being read, the one that was taken last was taken after others were returned, and the second round sees
+    // those free.
     static bool find_free(Shared& self) {
         for (std::size_t tries = 0; tries < 2 * Ring::slot_count; ++tries) {
             if (is_free(self, self.slot)) return true;
@@ -157,7 +159,7 @@ class RingProducer : detail::MoveOnly {
         }
         return false;
     }
-    // Drops the oldest sample, for its slot: a reader holds so many that no other slot is left.
+    // Drops the oldest sample to free its slot: a reader holds so many that no other slot is left.
     static bool make_room(Shared& self) {
         for (Word age = N; age >= 1; --age) {
             if (age >= self.position) continue;
@@ -196,14 +198,15 @@ class RingProducer : detail::MoveOnly {
     std::shared_ptr<Shared> shared_;
 };
 
-// The end that empties slots.
+// The reading end.
 template <typename T, std::size_t N, WhenFull Policy = WhenFull::Refuse>
 class RingConsumer : detail::MoveOnly {
     using Ring = detail::Ring<T, N, Policy>;
     using Word = detail::Word;
 
   public:
-    // A sample in place, or several in a row; the slots go back to the producer with it. Several may be held at once.
+    // A sample in place, or several consecutive ones; destroying it returns the slots to the producer. Several may be
+    // held at once.
     class Held : detail::MoveOnly {
       public:
         std::size_t size() const { return count_; }
@@ -212,8 +215,8 @@ class RingConsumer : detail::MoveOnly {
         const T* operator->() const { return &(*this)[0]; }
         Meta meta(std::size_t index = 0) const { return {position_ + index, ring_->slots[at(index)].stamp}; }
         Nanoseconds age(std::uint64_t time = now()) const { return meta().age(time); }
-        // How many samples before this one were dropped unread by the producer, and how many were given back unread on the
-        // way to the newest.
+        // The number of samples before this one that the producer dropped unread, and of those that were skipped for
+        // the newest.
         std::uint64_t missed() const { return missed_; }
         std::uint64_t skipped() const { return skipped_; }
 
@@ -251,7 +254,7 @@ class RingConsumer : detail::MoveOnly {
 
     // The oldest sample that was not taken yet.
     std::optional<Held> try_read() { return try_read_batch(1); }
-    // Up to `most` samples in a row.
+    // Up to `most` consecutive samples.
     std::optional<Held> try_read_batch(std::size_t most) {
         if (most == 0) return std::nullopt;
         auto held = claim();
@@ -265,7 +268,7 @@ class RingConsumer : detail::MoveOnly {
         held->ring_ = ring_;
         return held;
     }
-    // The newest sample; older ones are given back unread.
+    // The newest sample; older ones are returned unread.
     std::optional<Held> try_latest() {
         auto newest = claim();
         while (newest && has_new()) {
@@ -280,21 +283,21 @@ class RingConsumer : detail::MoveOnly {
         newest->ring_ = ring_;
         return newest;
     }
-    // Whether a sample is there that was not taken yet.
+    // Whether there is a sample that was not taken yet.
     bool has_new() const {
         const bool is_next = ring_->slots[slot_].mark.load(std::memory_order_acquire) == Ring::mark(position_, Ring::ready);
         return is_next || (Ring::drops && !has_all());
     }
     std::uint64_t lost() const { return ring_->lost.word.load(std::memory_order_relaxed); }
     std::uint64_t high_water() const { return ring_->high_water.load(std::memory_order_relaxed); }
-    // Whether the producer is gone: if so, and if there is then nothing to read, nothing more will come.
+    // Whether the producer is gone. If there is then nothing to read, nothing more will come.
     bool is_abandoned() const { return !ring_->producer_is_here.load(std::memory_order_acquire); }
 
   private:
     static void release(Ring& ring, std::size_t slot, Word position) {
         ring.slots[slot].mark.store(Ring::mark(position, Ring::free), std::memory_order_release);
     }
-    // The head moves after the mark, so it can be behind what was already read.
+    // The head moves after the mark, so it can lag what was already read.
     bool has_all() const { return ring_->head.word.load(std::memory_order_acquire) < position_; }
 
     bool claim_at(std::size_t slot, Word position) {
@@ -321,7 +324,7 @@ class RingConsumer : detail::MoveOnly {
     std::optional<Held> claim() {
         if (claim_at(slot_, position_)) return took(slot_, position_);
         if constexpr (Ring::drops) {
-            // The producer has dropped samples, or gone past a slot: the oldest that is left.
+            // The producer has dropped samples or skipped a slot: the oldest that is left.
             for (std::size_t tries = 0; tries <= Ring::slot_count; ++tries) {
                 if (has_all()) return std::nullopt;
                 std::size_t best = Ring::slot_count;
@@ -340,7 +343,7 @@ class RingConsumer : detail::MoveOnly {
         }
         return std::nullopt;
     }
-    // How many samples wait, from the one that was just taken on, if they are more than ever before.
+    // Counts how many samples wait, from the one just taken, if there are more than ever before.
     void count_waiting(std::size_t slot, Word position) {
         while (most_waiting_ < N) {
             const auto& ahead = ring_->slots[(slot + most_waiting_) % Ring::slot_count].mark;
@@ -354,7 +357,7 @@ class RingConsumer : detail::MoveOnly {
     std::shared_ptr<Ring> ring_;
     Word position_ = 1;
     std::size_t slot_ = 0, most_waiting_ = 0;
-    // Samples that were gone past, and dropped before those, that nobody was told of.
+    // Samples that were skipped, and dropped before those, and not reported yet.
     std::uint64_t skipped_ = 0, missed_ = 0;
 };
 

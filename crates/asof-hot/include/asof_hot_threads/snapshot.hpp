@@ -1,7 +1,7 @@
 // The latest value, large: filled and read in place, never changing under a reader. With one reader, the triple buffer.
 //
-// Each reader has a mailbox, one word, that says which buffer is there for it and which one it holds. Publishing puts the
-// new buffer into every mailbox; with R readers there are R+2 buffers, so the writer always finds one that nobody has.
+// Each reader has a mailbox, one word, that names the buffer offered to it and the one it holds. Publishing puts the
+// new buffer into every mailbox; with R readers there are R+2 buffers, so the writer always finds a free one.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ struct Snapshot {
         return offered | held << 15 | (is_fresh ? fresh : 0);
     }
     static constexpr Word offered(Word mail) { return mail & 0x7fff; }
-    // The buffer that the reader has.
+    // The buffer that the reader holds.
     static constexpr Word in_hand(Word mail) { return mail & fresh ? mail >> 15 & 0x7fff : offered(mail); }
 
     struct alignas(128) Buffer {
@@ -41,11 +41,11 @@ class SnapshotWriter : detail::MoveOnly {
 
   public:
     explicit SnapshotWriter(std::shared_ptr<Memory> memory) : memory_(std::move(memory)) {}
-    // The back buffer, with some older value in it, to fill until it is published. Not ours to look at then.
+    // The back buffer, with some older value in it, to fill until it is published. Do not access it afterwards.
     T& back() { return memory_->buffers[back_].value; }
-    // The back buffer with what was published last in it, to change in part.
+    // The back buffer as a copy of the last publication, to change in part.
     T& edit() { return back() = front(); }
-    // What was published last.
+    // The last published value.
     const T& front() const { return memory_->buffers[front_].value; }
     void publish(std::uint64_t stamp = now()) {
         memory_->buffers[back_].meta = {++generation_, stamp};
@@ -58,7 +58,7 @@ class SnapshotWriter : detail::MoveOnly {
     std::uint64_t generation() const { return generation_; }
 
   private:
-    // Offers a buffer to one reader; returns the one that it has.
+    // Offers a buffer to one reader; returns the one that it holds.
     static Word offer(std::atomic<Word>& mailbox, Word buffer) {
         Word found = mailbox.load(std::memory_order_acquire);
         if (found & Memory::fresh) {
@@ -91,7 +91,7 @@ class SnapshotReader : detail::MoveOnly {
     };
 
   public:
-    // A value that stays as it is while this lives. As long as it does, its reader stays with it too.
+    // A value that does not change while this is alive. Its reader stays at this value until then.
     class Frame : detail::MoveOnly {
       public:
         const T& operator*() const { return shared_->memory->buffers[shared_->held].value; }
@@ -114,9 +114,9 @@ class SnapshotReader : detail::MoveOnly {
         shared_->memory = std::move(memory);
         shared_->reader = reader;
     }
-    // Whether something was published that was not taken yet.
+    // Whether there is a publication that was not taken yet.
     bool has_new() const { return mailbox().load(std::memory_order_relaxed) & Memory::fresh; }
-    // The newest value; while a frame of this reader lives, the same as that. Of generation 0 before the first.
+    // The newest value; while a frame of this reader is alive, the same as that. Generation 0 before the first.
     Frame latest() {
         if (shared_->frames == 0 && has_new())
             shared_->held = Memory::offered(mailbox().fetch_sub(Memory::fresh, std::memory_order_acq_rel));

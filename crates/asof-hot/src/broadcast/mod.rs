@@ -1,9 +1,9 @@
-//! A ring that each of several readers reads for itself: one producer, R readers, nothing copied.
+//! A broadcast ring: one producer, R independent readers, nothing copied.
 //!
-//! Every reader sees every sample, in place and in order, at its own pace. The last N samples are kept; who is slower
-//! than that misses some, and is told how many. Nobody holds anybody up: not the producer, not the other readers, not
-//! even by dying with a sample in hand. A producer that has to wait for the slowest asks for that
-//! ([`BroadcastProducer::try_write_lossless`]).
+//! Every reader sees every sample, in place and in order, at its own pace. The last N samples are kept; a slower reader
+//! misses some, and learns how many. A reader holds up neither the producer nor other readers, not even by dying while
+//! it holds a sample. A producer that should wait for the slowest reader uses
+//! [`BroadcastProducer::try_write_lossless`].
 
 mod protocol;
 
@@ -22,7 +22,7 @@ use crate::sync::{
     AtomicCounter, AtomicMark, AtomicWord, ConstPtr, MutPtr, Ordering, Padded, SharedCell,
 };
 
-pub(crate) use protocol::{MOST_READERS, Memory, ProducerState, ReaderState};
+pub(crate) use protocol::{MAX_READERS, Memory, ProducerState, ReaderState};
 
 /// The memory of a ring that keeps N samples for R readers.
 #[repr(C)]
@@ -30,7 +30,7 @@ pub struct Broadcast<T, const N: usize, const R: usize> {
     /// The position of the newest.
     head: Padded<AtomicMark>,
     refused: Padded<AtomicCounter>,
-    /// 1 while the producer lives, as far as it can tell itself.
+    /// 1 while the producer exists. Set and cleared by itself, so a killed process leaves it at 1.
     producer_is_here: AtomicWord,
     places: [Padded<AtomicCounter>; R],
     slots: Slots<T, N, R>,
@@ -43,7 +43,8 @@ struct Slots<T, const N: usize, const R: usize> {
     and_one: Slot<T>,
 }
 
-/// Invariant: the frame is read while the mark has a reader's bit, and written while it is not ready, by the producer.
+/// Invariant: the frame is read only while the mark has a reader's bit, and written only while it is not ready, by the
+/// producer.
 #[repr(C, align(128))]
 struct Slot<T> {
     mark: AtomicMark,
@@ -56,7 +57,7 @@ struct Frame<T> {
     value: T,
 }
 
-/// Makes a ring that keeps at least N samples for R readers, with `init` making the contents of each slot.
+/// Creates a ring that keeps at least N samples for R readers; `init` makes the contents of each slot.
 ///
 /// ```
 /// use asof_hot::{broadcast, MonoStamp};
@@ -68,7 +69,7 @@ struct Frame<T> {
 ///     producer.push(value, MonoStamp(20)).unwrap();
 /// }
 /// let late = logger.try_read().unwrap();
-/// assert!(*late > 1 && late.missed() > 0, "each at its own place, and told what it has missed");
+/// assert!(*late > 1 && late.missed() > 0, "each reader has its own position and learns what it missed");
 /// ```
 #[cfg(feature = "alloc")]
 pub fn broadcast<T: Send + Sync, const N: usize, const R: usize>(
@@ -91,7 +92,7 @@ pub fn broadcast<T: Send + Sync, const N: usize, const R: usize>(
 }
 
 impl<T: Send + Sync, const N: usize, const R: usize> Broadcast<T, N, R> {
-    /// A ring on the spot, to be [`split`](Self::split); `init` makes the contents of each slot.
+    /// A ring by value, to be [`split`](Self::split); `init` makes the contents of each slot.
     pub fn new(init: impl FnMut() -> T) -> Self {
         let mut ring = MaybeUninit::uninit();
         // SAFETY: there is room for a ring; it is filled before it is used.
@@ -101,7 +102,7 @@ impl<T: Send + Sync, const N: usize, const R: usize> Broadcast<T, N, R> {
         }
     }
 
-    /// The ends, for as long as this is borrowed.
+    /// The ends, which borrow this.
     #[allow(clippy::type_complexity)] // the ends' types say all that they are
     pub fn split(
         &mut self,
@@ -110,7 +111,7 @@ impl<T: Send + Sync, const N: usize, const R: usize> Broadcast<T, N, R> {
         [BroadcastReader<T, N, R, &Self>; R],
     ) {
         let this = &*self;
-        // SAFETY: borrowed for changing, so no other end is alive.
+        // SAFETY: borrowed mutably, so no other end is alive.
         unsafe {
             (
                 BroadcastProducer::attach(this),
@@ -119,14 +120,14 @@ impl<T: Send + Sync, const N: usize, const R: usize> Broadcast<T, N, R> {
         }
     }
 
-    /// Fills a ring in place: the slots may be too large to go over the stack.
+    /// Fills a ring in place: the slots may be too large for the stack.
     ///
     /// # Safety
     /// `place` is valid for writing a ring.
     pub(crate) unsafe fn init(place: *mut Self, mut init: impl FnMut() -> T) {
         const {
             assert!(N >= 1, "a ring keeps at least one sample");
-            assert!(R >= 1 && R <= MOST_READERS, "from 1 to 16 readers");
+            assert!(R >= 1 && R <= MAX_READERS, "from 1 to 16 readers");
         };
         // SAFETY: every field of the place is written once, each slot within the slots.
         unsafe {
@@ -153,7 +154,7 @@ impl<T: Send + Sync, const N: usize, const R: usize> Broadcast<T, N, R> {
 }
 
 impl<T, const N: usize, const R: usize> Broadcast<T, N, R> {
-    /// Where things lie: head, refused, places, slots; the size of a slot, and in it the stamp and the value.
+    /// Offsets: head, refused, positions, slots; the size of a slot, and in it the stamp and the value.
     #[cfg(all(test, feature = "ffi", not(loom)))]
     pub(crate) fn offsets() -> [usize; 7] {
         use core::mem::offset_of;
@@ -173,7 +174,7 @@ impl<T, const N: usize, const R: usize> Broadcast<T, N, R> {
     fn slot(&self, index: usize) -> &Slot<T> {
         debug_assert!(index < N + R + 1);
         let slots = (&raw const self.slots).cast::<Slot<T>>();
-        // SAFETY: the slots lie side by side, as their layout is C's; the index is one of them.
+        // SAFETY: the slots are contiguous, as their layout is C's; the index is one of them.
         unsafe { &*slots.add(index) }
     }
 }
@@ -205,7 +206,7 @@ impl<T, const N: usize, const R: usize> Memory for Broadcast<T, N, R> {
     }
 }
 
-/// The end of a broadcast ring that writes. There is one.
+/// The writing end of a broadcast ring. There is one.
 pub struct BroadcastProducer<T, const N: usize, const R: usize, H = Owned<Broadcast<T, N, R>>>
 where
     H: Handle<Target = Broadcast<T, N, R>>,
@@ -218,7 +219,7 @@ where
 impl<T: Send + Sync, const N: usize, const R: usize, H: Handle<Target = Broadcast<T, N, R>>>
     BroadcastProducer<T, N, R, H>
 {
-    /// Becomes the producer; goes on where the last one stopped.
+    /// Becomes the producer; continues where the last one stopped.
     ///
     /// # Safety
     /// No other producer of this memory is alive.
@@ -232,16 +233,16 @@ impl<T: Send + Sync, const N: usize, const R: usize, H: Handle<Target = Broadcas
         }
     }
 
-    /// A slot to fill in place, still holding what was in it when it was last used. There always is one; who has not read
-    /// the oldest sample by then may miss it.
+    /// A slot to fill in place, with the contents of its last use. There always is one; a reader that has not read the
+    /// oldest sample by then may miss it.
     pub fn try_write(&mut self) -> Option<BroadcastSlot<'_, T, N, R, H>> {
         let slot = self.state.claim(&*self.memory)?;
         Some(self.open(slot))
     }
 
-    /// As [`try_write`](Self::try_write), but `None` (which [`refused`](Self::refused) counts) while a reader that is here
-    /// has not read the oldest sample: nobody misses anything. A reader that was killed is waited for until its successor
-    /// comes, or until it is [forgotten](Self::forget_reader).
+    /// Like [`try_write`](Self::try_write), but `None` (which [`refused`](Self::refused) counts) while a present reader
+    /// has not read the oldest sample, so no reader misses anything. A killed reader is waited for until its successor
+    /// attaches, or until it is [forgotten](Self::forget_reader).
     pub fn try_write_lossless(&mut self) -> Option<BroadcastSlot<'_, T, N, R, H>> {
         let slot = self.state.claim_lossless(&*self.memory)?;
         Some(self.open(slot))
@@ -270,8 +271,8 @@ impl<T: Send + Sync, const N: usize, const R: usize, H: Handle<Target = Broadcas
         }
     }
 
-    /// Waits no longer for a reader, from 0 on, that was killed: it counts as gone. One that is alive counts again when it
-    /// has read its next sample.
+    /// Stops waiting for a killed reader, counted from 0. A reader that is alive is waited for again once it has read
+    /// its next sample.
     ///
     /// # Panics
     /// If there is no such reader.
@@ -280,18 +281,18 @@ impl<T: Send + Sync, const N: usize, const R: usize, H: Handle<Target = Broadcas
         self.memory.place(reader).store(0, Ordering::Relaxed);
     }
 
-    /// How many samples were committed by now, through all of the ring's life.
+    /// The number of samples committed over the ring's lifetime.
     pub fn committed(&self) -> u64 {
         self.state.position() as u64 - 1
     }
 
-    /// How many times there was no slot to write to.
+    /// How often there was no slot to write to.
     pub fn refused(&self) -> u64 {
         self.memory.refused().load(Ordering::Relaxed) as u64
     }
 
-    /// Whether all readers are gone, or none has come yet. In shared memory also if their processes were killed; this asks
-    /// the kernel there.
+    /// Whether all readers are gone, or none is there yet. In shared memory this asks the kernel and also detects
+    /// killed processes.
     pub fn is_abandoned(&self) -> bool {
         let is_any_here =
             || (0..R).any(|reader| self.memory.place(reader).load(Ordering::Relaxed) != 0);
@@ -309,7 +310,7 @@ impl<T, const N: usize, const R: usize, H: Handle<Target = Broadcast<T, N, R>>> 
     }
 }
 
-/// A slot being filled. [`commit`](Self::commit) gives it to the readers; dropping it is as if it had never been taken.
+/// A slot being filled. [`commit`](Self::commit) gives it to the readers; dropping it returns it unused.
 pub struct BroadcastSlot<
     'a,
     T,
@@ -329,7 +330,7 @@ impl<T: Send + Sync, const N: usize, const R: usize, H: Handle<Target = Broadcas
         self.commit_steps(stamp, &mut Whole);
     }
 
-    /// Commits but dies after so many steps, as a process can; for the models.
+    /// Commits but dies after `steps` steps, as a process can; for the models.
     #[cfg(loom)]
     pub fn commit_and_die(self, stamp: MonoStamp, steps: usize) {
         self.commit_steps(stamp, &mut crate::steps::DiesAfter(steps));
@@ -337,7 +338,7 @@ impl<T: Send + Sync, const N: usize, const R: usize, H: Handle<Target = Broadcas
 
     fn commit_steps(self, stamp: MonoStamp, steps: &mut impl Steps) {
         let BroadcastSlot { producer, frame } = self;
-        // SAFETY: the slot is out of use, so it is the producer's, which this guard borrows.
+        // SAFETY: the slot is out of use, so it belongs to the producer, which this guard borrows.
         unsafe { frame.deref() }.stamp = stamp;
         drop(frame);
         producer.state.publish(&*producer.memory, steps);
@@ -349,7 +350,8 @@ impl<T, const N: usize, const R: usize, H: Handle<Target = Broadcast<T, N, R>>> 
 {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: the slot is out of use, so it is the producer's, which this guard borrows. Shared, as the guard is here.
+        // SAFETY: the slot is out of use, so it belongs to the producer, which this guard borrows. Shared, as the guard
+        // is here.
         &unsafe { self.frame.shared() }.value
     }
 }
@@ -358,12 +360,12 @@ impl<T, const N: usize, const R: usize, H: Handle<Target = Broadcast<T, N, R>>> 
     for BroadcastSlot<'_, T, N, R, H>
 {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the slot is out of use, so it is the producer's, which this guard borrows.
+        // SAFETY: the slot is out of use, so it belongs to the producer, which this guard borrows.
         &mut unsafe { self.frame.deref() }.value
     }
 }
 
-/// An end of a broadcast ring that reads. There are R, each with a place of its own.
+/// A reading end of a broadcast ring. There are R, each with its own position.
 pub struct BroadcastReader<T, const N: usize, const R: usize, H = Owned<Broadcast<T, N, R>>>
 where
     H: Handle<Target = Broadcast<T, N, R>>,
@@ -376,8 +378,8 @@ where
 impl<T: Send + Sync, const N: usize, const R: usize, H: Handle<Target = Broadcast<T, N, R>>>
     BroadcastReader<T, N, R, H>
 {
-    /// Becomes the how-manieth reader, from 0 on: at the place of the last one if that died, else with what is written
-    /// from now on.
+    /// Becomes the reader with this number, counted from 0: at the position of the last one if that died, else with
+    /// what is written from now on.
     ///
     /// # Panics
     /// If there is no such reader.
@@ -423,23 +425,23 @@ impl<T: Send + Sync, const N: usize, const R: usize, H: Handle<Target = Broadcas
         Some(Reading::new(T::clone(&guard), guard.meta()))
     }
 
-    /// Whether a sample is there that this reader has not read.
+    /// Whether there is a sample that this reader has not read.
     pub fn has_new(&self) -> bool {
         self.state.waiting(&*self.memory) > 0
     }
 
-    /// How many samples were written that this reader has not read; more than N if it has missed some.
+    /// The number of samples that this reader has not read; more than N if it has missed some.
     pub fn waiting(&self) -> u64 {
         self.state.waiting(&*self.memory)
     }
 
-    /// How many samples this reader has missed, or gone past, in all.
+    /// The total number of samples that this reader has missed or skipped.
     pub fn missed(&self) -> u64 {
         self.state.missed_in_all()
     }
 
-    /// Whether the producer is gone, or has not come yet. All that it wrote is seen by those who see this. In shared memory
-    /// also if its process was killed; this asks the kernel there.
+    /// Whether the producer is gone, or not there yet. A thread that sees this sees everything that it wrote. In shared
+    /// memory this asks the kernel and also detects a killed process.
     pub fn is_abandoned(&self) -> bool {
         let is_here = || self.memory.producer_is_here.load(order::end_leave_load()) != 0;
         !self.memory.is_opposite_alive().unwrap_or_else(is_here)
@@ -454,7 +456,7 @@ impl<T, const N: usize, const R: usize, H: Handle<Target = Broadcast<T, N, R>>> 
     }
 }
 
-/// A sample being read in place. Other readers may read it too; dropping this goes on to the next.
+/// A sample being read in place. Other readers may read it too; dropping this moves on to the next.
 pub struct BroadcastGuard<
     'a,
     T,
@@ -463,7 +465,7 @@ pub struct BroadcastGuard<
     H: Handle<Target = Broadcast<T, N, R>>,
 > {
     reader: &'a mut BroadcastReader<T, N, R, H>,
-    /// There until the guard is dropped.
+    /// `Some` until the guard is dropped.
     frame: Option<ConstPtr<Frame<T>>>,
     claim: Claim,
 }
@@ -479,12 +481,12 @@ impl<T, const N: usize, const R: usize, H: Handle<Target = Broadcast<T, N, R>>>
         }
     }
 
-    /// How many samples before this one this reader came too late for, or went past.
+    /// The number of samples before this one that this reader was too late for or skipped.
     pub fn missed(&self) -> u64 {
         self.claim.missed as u64
     }
 
-    /// Dies with the slot in hand, as a process can; for the models.
+    /// Dies while holding the slot, as a process can; for the models.
     #[cfg(loom)]
     pub fn die(mut self) {
         self.frame = None;
@@ -493,7 +495,7 @@ impl<T, const N: usize, const R: usize, H: Handle<Target = Broadcast<T, N, R>>>
 
     fn frame(&self) -> &Frame<T> {
         match &self.frame {
-            // SAFETY: the slot has this reader's bit, so nobody writes it.
+            // SAFETY: the slot has this reader's bit, so it is not written.
             Some(frame) => unsafe { frame.deref() },
             None => unreachable!("a guard has its slot until it is dropped"),
         }

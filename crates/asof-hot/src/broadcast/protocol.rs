@@ -1,25 +1,25 @@
-//! The marks, and who may change them.
+//! The marks, and which end may change them.
 //!
-//! A mark is a position (the how-manieth sample this is, from 1), a bit for each reader that reads it just now, and
+//! A mark is a position (the number of the sample, counted from 1), a bit for each reader that is reading it, and
 //! whether it can be read at all; 0 on a slot that was never used:
 //!
 //! ```text
 //!            producer commits              a reader begins, and ends
 //!     Free ───────────────────► Ready ◄────────────────────────────► Ready, with its bit
 //!      ▲                          │
-//!      └─ producer takes it back ─┘  when N newer ones are there and nobody reads it
+//!      └─ producer takes it back ─┘  when N newer ones exist and it is not being read
 //! ```
 //!
-//! Readers take nothing from each other. A dead one leaves its bits, which its successor takes away; until then the slot
-//! is out of use, and there is one for each reader to spare.
+//! Readers take nothing from each other. A dead one leaves its bits, which its successor clears; until then the slot is
+//! out of use, and there is one spare slot for each reader.
 
 use crate::claim::Claim;
 use crate::order;
 use crate::steps::Steps;
 use crate::sync::{AtomicCounter, AtomicMark, Ordering, Word};
 
-/// The most readers there can be: their bits and a position share a word.
-pub(crate) const MOST_READERS: usize = 16;
+/// The most readers: their bits and a position share a word.
+pub(crate) const MAX_READERS: usize = 16;
 
 const READY: Word = 1;
 const READERS: Word = 0xffff << 1;
@@ -33,7 +33,7 @@ const fn bit(reader: usize) -> Word {
     2 << reader
 }
 
-/// Whether a position lies at or after another; positions may wrap, but not by half of their range at once.
+/// Whether a position is at or after another; positions may wrap, but not by half of their range at once.
 const fn is_from(position: Word, start: Word) -> bool {
     position.wrapping_sub(start) << POSITION <= Word::MAX / 2
 }
@@ -41,7 +41,7 @@ const fn is_from(position: Word, start: Word) -> bool {
 pub(crate) trait Memory {
     fn capacity(&self) -> usize;
     fn readers(&self) -> usize;
-    /// One for each sample that is kept, one for each reader, and one that is being filled.
+    /// One for each kept sample, one for each reader, and one being filled.
     fn slots(&self) -> usize {
         self.capacity() + self.readers() + 1
     }
@@ -60,18 +60,18 @@ fn after<M: Memory>(memory: &M, slot: usize) -> usize {
     }
 }
 
-/// What the producer knows.
+/// The producer's state.
 pub(crate) struct ProducerState {
     /// The position of the next sample.
     position: Word,
-    /// Where it will go, if that slot can be had.
+    /// Where it will go, if that slot is available.
     slot: usize,
 }
 
 impl ProducerState {
     /// Takes over from a producer that is gone, or starts.
     pub(crate) fn attach<M: Memory>(memory: &M) -> Self {
-        // Positions are told by producers alone, all before this one's time: a mark of any age will do.
+        // Only producers write positions, all before this one: a mark of any age will do.
         let mut newest = (memory.slots() - 1, 0);
         for slot in 0..memory.slots() {
             let mark = memory.mark(slot).load(Ordering::Relaxed);
@@ -95,9 +95,9 @@ impl ProducerState {
 
     /// The slot that the next sample may be written to. There is always one while each reader reads one sample at a time.
     pub(crate) fn claim<M: Memory>(&mut self, memory: &M) -> Option<usize> {
-        // A try that fails means that a reader has just begun to read that sample, and readers read one at a time. The
-        // first time around a slot may also look as if it were being read that was given back; but then another one of
-        // the same reader's looks so too, and to have seen that is to see the first one given back, the next time around.
+        // A failed try means that a reader has just begun to read that sample, and readers read one at a time. The
+        // first time around a returned slot may also look as if it were being read; but then another one of the same
+        // reader looks so too, and having seen that, the next round sees the first one returned.
         for _ in 0..(memory.readers() + 2) * memory.slots() {
             if self.take_back(memory, self.slot) {
                 return Some(self.slot);
@@ -108,7 +108,7 @@ impl ProducerState {
         None
     }
 
-    /// As [`claim`](Self::claim), but `None` if a reader has not read the sample that would be given up for it.
+    /// Like [`claim`](Self::claim), but `None` if a reader has not read the sample that would be dropped for it.
     pub(crate) fn claim_lossless<M: Memory>(&mut self, memory: &M) -> Option<usize> {
         let oldest = self.position.wrapping_sub(memory.capacity() as Word);
         for reader in 0..memory.readers() {
@@ -121,7 +121,7 @@ impl ProducerState {
         self.claim(memory)
     }
 
-    /// Takes a slot out of use, if nobody needs what is in it.
+    /// Takes a slot out of use, if its sample is not needed.
     fn take_back<M: Memory>(&self, memory: &M, slot: usize) -> bool {
         let slot = memory.mark(slot);
         let mark = slot.load(order::broadcast_scan_load());
@@ -162,21 +162,21 @@ impl ProducerState {
     }
 }
 
-/// What a reader knows.
+/// A reader's state.
 pub(crate) struct ReaderState {
     reader: usize,
     /// The position of the next sample.
     position: Word,
-    /// Where it is, most likely.
+    /// Its likely slot.
     slot: usize,
     missed_in_all: u64,
 }
 
 impl ReaderState {
-    /// Takes over from a reader that is gone, at its place; or starts with what is written from now on.
+    /// Takes over from a reader that is gone, at its position; or starts with what is written from now on.
     pub(crate) fn attach<M: Memory>(memory: &M, reader: usize) -> Self {
         for slot in 0..memory.slots() {
-            // What this reader's predecessor left; nobody else changes this bit.
+            // What this reader's predecessor left; no other end changes this bit.
             let slot = memory.mark(slot);
             if slot.load(Ordering::Relaxed) & bit(reader) != 0 {
                 slot.fetch_and(!bit(reader), order::broadcast_takeover_unpin());
@@ -196,7 +196,7 @@ impl ReaderState {
         }
     }
 
-    /// Leaves: nobody waits for this reader any more.
+    /// Leaves: the producer no longer waits for this reader.
     pub(crate) fn leave<M: Memory>(&self, memory: &M) {
         memory.place(self.reader).store(0, Ordering::Relaxed);
     }
@@ -205,13 +205,13 @@ impl ReaderState {
         self.missed_in_all
     }
 
-    /// How many samples were written that this reader has not read.
+    /// The number of samples that this reader has not read.
     pub(crate) fn waiting<M: Memory>(&self, memory: &M) -> u64 {
         let next = memory
             .head()
             .load(order::broadcast_head_load())
             .wrapping_add(1);
-        // The head moves after the mark, so it can be behind what was already read.
+        // The head moves after the mark, so it can lag what was already read.
         if is_from(next, self.position) {
             (next.wrapping_sub(self.position) << POSITION >> POSITION) as u64
         } else {
@@ -219,13 +219,13 @@ impl ReaderState {
         }
     }
 
-    /// Takes the oldest sample that is left and that this reader has not read.
+    /// Takes the oldest remaining sample that this reader has not read.
     pub(crate) fn claim<M: Memory>(&mut self, memory: &M) -> Option<Claim> {
         if self.pin(memory, self.slot, self.position) {
             return Some(self.took(memory, self.slot, self.position));
         }
-        // Each round that fails means that the producer has taken yet more back, so there is no end to how often it
-        // could happen but there is one to how long this tries.
+        // Each failed round means that the producer has taken back more samples. That could go on forever, so the
+        // number of rounds is bounded.
         for _ in 0..=memory.slots() {
             if self.waiting(memory) == 0 {
                 return None;
@@ -238,15 +238,15 @@ impl ReaderState {
         None
     }
 
-    /// Takes the newest sample, and goes past older ones; those count as missed.
+    /// Takes the newest sample and skips older ones; those count as missed.
     ///
-    /// It never has two at once, not even on the way: there is one slot to spare for each reader, not two.
+    /// It never holds two at once, not even temporarily: there is one spare slot for each reader, not two.
     pub(crate) fn claim_newest<M: Memory>(&mut self, memory: &M) -> Option<Claim> {
-        // As in `claim`: a round that fails means that the producer has gone on.
+        // As in `claim`: a failed round means that the producer has moved on.
         for _ in 0..=memory.slots() {
             let head = memory.head().load(order::broadcast_head_load());
             if !is_from(head, self.position.wrapping_add(1)) {
-                // One at most is waiting.
+                // At most one is waiting.
                 return self.claim(memory);
             }
             let newest = |best, position| is_from(position, best);
@@ -257,7 +257,7 @@ impl ReaderState {
         None
     }
 
-    /// Looks through all slots for the best sample from a position on, and takes it, if it is still there.
+    /// Searches all slots for the best sample from a position on, and takes it if it is still there.
     fn claim_best<M: Memory>(
         &mut self,
         memory: &M,
@@ -280,11 +280,11 @@ impl ReaderState {
             .then(|| self.took(memory, slot, position))
     }
 
-    /// Says that this reader reads a sample, if it is there.
+    /// Marks a sample as being read by this reader, if it is there.
     fn pin<M: Memory>(&self, memory: &M, slot: usize, position: Word) -> bool {
         let slot = memory.mark(slot);
         let mut mark = slot.load(Ordering::Relaxed);
-        // Another reader may come or go at the same time, each of which does so once for each sample.
+        // Another reader may pin or release at the same time, each once per sample.
         while mark & !READERS == ready(position) {
             match slot.compare_exchange(
                 mark,
@@ -311,7 +311,7 @@ impl ReaderState {
         }
     }
 
-    /// Says that this reader has read a sample.
+    /// Marks a sample as read by this reader.
     pub(crate) fn release<M: Memory>(&self, memory: &M, claim: Claim) {
         memory
             .mark(claim.slot)

@@ -4,15 +4,15 @@ use core::ffi::{c_char, c_void};
 use core::sync::atomic::Ordering;
 
 use super::{AsofMeta, AsofType, Body, boxed, close, layout, open_or_create, stride, tell, within};
-use crate::broadcast::{MOST_READERS, Memory, ProducerState, ReaderState};
+use crate::broadcast::{MAX_READERS, Memory, ProducerState, ReaderState};
 use crate::claim::Claim as Reading;
 use crate::shm::mapping::Claim;
 use crate::shm::{Role, ShmError, claim};
 use crate::steps::Whole;
 use crate::sync::{AtomicCounter, AtomicMark};
 
-// As `Broadcast` is laid out, for types aligned to 8 at most: two counters, a place for each reader, then the slots, each a
-// mark, a stamp, a value.
+// The layout of `Broadcast`, for types aligned to at most 8: two counters, a position for each reader, then the slots,
+// each a mark, a stamp, a value.
 const HEAD: usize = 0;
 const REFUSED: usize = 128;
 const PLACES: usize = 384;
@@ -58,19 +58,19 @@ impl Memory for RawBroadcast {
         self.readers
     }
     fn mark(&self, slot: usize) -> &AtomicMark {
-        // SAFETY: the mark is the first thing of a slot.
+        // SAFETY: the mark is the first field of a slot.
         unsafe { self.body.at(self.slot(slot)) }
     }
     fn head(&self) -> &AtomicMark {
-        // SAFETY: the head is the first thing of the structure.
+        // SAFETY: the head is the first field of the structure.
         unsafe { self.body.at(HEAD) }
     }
     fn place(&self, reader: usize) -> &AtomicCounter {
-        // SAFETY: the places lie there, one after the other.
+        // SAFETY: the positions are there, one after the other.
         unsafe { self.body.at(PLACES + reader * PLACE) }
     }
     fn refused(&self) -> &AtomicCounter {
-        // SAFETY: the count lies there.
+        // SAFETY: the count is there.
         unsafe { self.body.at(REFUSED) }
     }
 }
@@ -81,9 +81,9 @@ unsafe fn open(
     [capacity, readers]: [u32; 2],
 ) -> Result<RawBroadcast, ShmError> {
     let count = within(capacity, 1..=1 << 24, "slots of a ring")?;
-    let reader_count = within(readers, 1..=MOST_READERS as u32, "readers of a ring")?;
+    let reader_count = within(readers, 1..=MAX_READERS as u32, "readers of a ring")?;
     let total = total(value.size, count, reader_count);
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let body = unsafe {
         let layout = layout(value, 7, [capacity, readers, 0], total)?;
         Body::open(name, open_or_create(), &layout, ())?
@@ -96,7 +96,7 @@ unsafe fn open(
     })
 }
 
-/// Fills the slots of a broadcast ring.
+/// The writing end of a broadcast ring.
 pub struct AsofBroadcastProducer {
     memory: RawBroadcast,
     state: ProducerState,
@@ -104,7 +104,7 @@ pub struct AsofBroadcastProducer {
     _claim: Claim,
 }
 
-/// Reads a broadcast ring at a place of its own.
+/// A reading end of a broadcast ring, with its own position.
 pub struct AsofBroadcastReader {
     memory: RawBroadcast,
     state: ReaderState,
@@ -112,7 +112,7 @@ pub struct AsofBroadcastReader {
     _claim: Claim,
 }
 
-/// Opens (or makes) a ring that keeps so many samples for so many readers, 16 at most, to write.
+/// Opens or creates a ring that keeps `slots` samples for up to 16 readers, for writing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_broadcast_producer_open(
     name: *const c_char,
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn asof_broadcast_producer_open(
     slots: u32,
     readers: u32,
 ) -> *mut AsofBroadcastProducer {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let opened = unsafe { open(name, &value, [slots, readers]) };
     boxed(opened.and_then(|memory| {
         let claim = claim(&memory.body.0, Role::WRITER)?;
@@ -133,23 +133,24 @@ pub unsafe extern "C" fn asof_broadcast_producer_open(
     }))
 }
 
-/// The next slot, to fill in place; there always is one. The same slot until it is committed.
+/// The next slot, to fill in place; there always is one. Returns the same slot until it is committed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_broadcast_try_write(
     producer: *mut AsofBroadcastProducer,
 ) -> *mut c_void {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let producer = unsafe { &mut *producer };
     producer.open = producer.state.claim(&producer.memory);
     producer.value()
 }
 
-/// As `asof_broadcast_try_write`, but null while a reader that is here has not read the oldest sample: nobody misses anything.
+/// Like `asof_broadcast_try_write`, but null while a present reader has not read the oldest sample, so no reader misses
+/// anything.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_broadcast_try_write_lossless(
     producer: *mut AsofBroadcastProducer,
 ) -> *mut c_void {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let producer = unsafe { &mut *producer };
     producer.open = producer.state.claim_lossless(&producer.memory);
     producer.value()
@@ -162,33 +163,33 @@ impl AsofBroadcastProducer {
     }
 }
 
-/// Gives the slot that was taken to all readers; does nothing if none was.
+/// Gives the taken slot to all readers; does nothing if there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_broadcast_commit(producer: *mut AsofBroadcastProducer, stamp: u64) {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let producer = unsafe { &mut *producer };
     if let Some(slot) = producer.open.take() {
-        // SAFETY: the slot is out of use, so it is the producer's.
+        // SAFETY: the slot is out of use, so it belongs to the producer.
         unsafe { producer.memory.stamp(slot).write(stamp) };
         producer.state.publish(&producer.memory, &mut Whole);
     }
 }
 
-/// How many times there was no slot to write to, through all of the ring's life.
+/// How often there was no slot to write to over the ring's lifetime.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_broadcast_refused(producer: *const AsofBroadcastProducer) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let producer = unsafe { &*producer };
     producer.memory.refused().load(Ordering::Relaxed)
 }
 
-/// Waits no longer for a reader, from 0 on, that was killed; false if there is none such.
+/// Stops waiting for a killed reader, counted from 0; false if it does not exist.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_broadcast_forget_reader(
     producer: *mut AsofBroadcastProducer,
     reader: u32,
 ) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let memory = unsafe { &(*producer).memory };
     let is_there = (reader as usize) < memory.readers;
     if is_there {
@@ -197,23 +198,23 @@ pub unsafe extern "C" fn asof_broadcast_forget_reader(
     is_there
 }
 
-/// Whether no process that is alive holds a reading end.
+/// Whether no live process holds a reading end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_broadcast_producer_is_abandoned(
     producer: *const AsofBroadcastProducer,
 ) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     !unsafe { &*producer }.memory.body.0.is_reader_alive()
 }
 
-/// Gives the writing end up.
+/// Closes the writing end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_broadcast_producer_close(producer: *mut AsofBroadcastProducer) {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { close(producer) }
 }
 
-/// Opens (or makes) a ring for so many readers, as the how-manieth of them, from 0 on.
+/// Opens or creates a ring for reading, as reader `number`, counted from 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_broadcast_reader_open(
     name: *const c_char,
@@ -222,7 +223,7 @@ pub unsafe extern "C" fn asof_broadcast_reader_open(
     readers: u32,
     number: u32,
 ) -> *mut AsofBroadcastReader {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let opened = unsafe { open(name, &value, [slots, readers]) };
     boxed(opened.and_then(|memory| {
         let (number, count) = (number as usize, memory.readers);
@@ -239,33 +240,33 @@ pub unsafe extern "C" fn asof_broadcast_reader_open(
     }))
 }
 
-/// The oldest sample that this reader has not read, in place, until it is released; the same until then. Null if there is none.
+/// The oldest sample that this reader has not read, in place; the same one until it is released. Null if there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_broadcast_try_read(
     reader: *mut AsofBroadcastReader,
     meta: *mut AsofMeta,
 ) -> *const c_void {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let reader = unsafe { &mut *reader };
     if reader.open.is_none() {
         reader.open = reader.state.claim(&reader.memory);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { reader.sample(meta) }
 }
 
-/// The newest sample, in place, until it is released; older ones count as missed. Null if there is none.
+/// The newest sample, in place; the same one until it is released. Older ones count as missed. Null if there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_broadcast_try_latest(
     reader: *mut AsofBroadcastReader,
     meta: *mut AsofMeta,
 ) -> *const c_void {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let reader = unsafe { &mut *reader };
     if reader.open.is_none() {
         reader.open = reader.state.claim_newest(&reader.memory);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { reader.sample(meta) }
 }
 
@@ -276,7 +277,7 @@ impl AsofBroadcastReader {
         let Some(sample) = self.open else {
             return core::ptr::null();
         };
-        // SAFETY: the slot has this reader's bit, so nobody writes it; the rest is the caller's promise.
+        // SAFETY: the slot has this reader's bit, so it is not written; the rest is the caller's promise.
         unsafe {
             let found = AsofMeta {
                 generation: sample.position,
@@ -289,44 +290,44 @@ impl AsofBroadcastReader {
     }
 }
 
-/// Goes on to the next sample; does nothing if none was taken.
+/// Releases the sample and moves on to the next; does nothing if none was taken.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_broadcast_release(reader: *mut AsofBroadcastReader) {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let reader = unsafe { &mut *reader };
     if let Some(sample) = reader.open.take() {
         reader.state.release(&reader.memory, sample);
     }
 }
 
-/// How many samples were written that this reader has not taken; more than the ring keeps if it has missed some.
+/// The number of samples that this reader has not taken; more than the ring keeps if it has missed some.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_broadcast_waiting(reader: *const AsofBroadcastReader) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let reader = unsafe { &*reader };
     reader.state.waiting(&reader.memory)
 }
 
-/// How many samples this reader has missed, or gone past, in all.
+/// The total number of samples that this reader has missed or skipped.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_broadcast_missed(reader: *const AsofBroadcastReader) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { &*reader }.state.missed_in_all()
 }
 
-/// Whether no process that is alive holds the writing end.
+/// Whether no live process holds the writing end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_broadcast_reader_is_abandoned(
     reader: *const AsofBroadcastReader,
 ) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     !unsafe { &*reader }.memory.body.0.is_writer_alive()
 }
 
-/// Gives a reading end up: nobody waits for it any more.
+/// Closes a reading end: the producer no longer waits for it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_broadcast_reader_close(reader: *mut AsofBroadcastReader) {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe {
         if !reader.is_null() {
             asof_broadcast_release(reader);

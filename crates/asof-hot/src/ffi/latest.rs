@@ -12,7 +12,7 @@ use crate::steps::Whole;
 use crate::sync::{AtomicWord, Word};
 use crate::words::{Words, bytes};
 
-// As `Latest` is laid out, for types aligned to 8 at most: the head, then the slots, each a mark, a stamp, a value.
+// The layout of `Latest`, for types aligned to at most 8: the head, then the slots, each a mark, a stamp, a value.
 const SLOTS: usize = 128;
 const STAMP: usize = 8;
 const VALUE: usize = 16;
@@ -21,7 +21,7 @@ const fn slot_stride(size: usize) -> usize {
     stride(VALUE + size)
 }
 
-/// How large a latest value is in all.
+/// The total size of a latest value.
 pub(super) const fn total(size: usize, slots: usize) -> usize {
     SLOTS + slots * slot_stride(size)
 }
@@ -29,7 +29,7 @@ pub(super) const fn total(size: usize, slots: usize) -> usize {
 /// A latest value of a size known at run time, somewhere in a segment.
 pub(super) struct RawLatest {
     pub(super) body: Body,
-    /// Where in the segment it begins.
+    /// Its offset in the segment.
     pub(super) offset: usize,
     pub(super) slots: usize,
     pub(super) size: usize,
@@ -43,7 +43,7 @@ pub(super) struct RawSlot {
 impl Memory for RawLatest {
     type Slot = RawSlot;
     fn head(&self) -> &AtomicWord {
-        // SAFETY: the head is the first thing of the structure.
+        // SAFETY: the head is the first field of the structure.
         unsafe { self.body.at(self.offset) }
     }
     fn slots(&self) -> usize {
@@ -60,7 +60,7 @@ impl Memory for RawLatest {
 
 impl SlotMemory for RawSlot {
     fn mark(&self) -> &AtomicWord {
-        // SAFETY: the mark is the first thing of a slot, of a memory that the protocol borrows for longer.
+        // SAFETY: the mark is the first field of a slot, in memory that the protocol borrows for longer.
         unsafe { &*self.place.cast() }
     }
     fn stamp(&self) -> &Words<u64> {
@@ -68,7 +68,7 @@ impl SlotMemory for RawSlot {
         unsafe { &*self.place.add(STAMP).cast() }
     }
     unsafe fn store(&self, source: *const u8) {
-        // SAFETY: the value follows the stamp, aligned to 8; the source is the caller's promise.
+        // SAFETY: the value follows the stamp, aligned to 8; the source is valid by the caller's promise.
         unsafe { bytes::store(self.place.add(VALUE), source, self.size) }
     }
     unsafe fn load(&self, target: *mut u8) {
@@ -77,14 +77,14 @@ impl SlotMemory for RawSlot {
     }
 }
 
-/// Writes a latest value.
+/// The writing end of a latest value.
 pub struct AsofLatestWriter {
     memory: RawLatest,
     generation: Word,
     _claim: Claim,
 }
 
-/// Reads a latest value.
+/// A reading end of a latest value.
 pub struct AsofLatestReader {
     memory: RawLatest,
 }
@@ -97,11 +97,11 @@ unsafe fn open(
 ) -> Result<RawLatest, ShmError> {
     if !slots.is_power_of_two() || slots < 2 {
         return Err(ShmError::Invalid(std::format!(
-            "{slots} slots: a latest value has a power of two, from 2 on"
+            "{slots} slots: a latest value needs a power of two, at least 2"
         )));
     }
     let (size, count) = (value.size, slots as usize);
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let body = unsafe {
         let layout = layout(value, 1, [slots, 0, 0], total(size, count))?;
         Body::open(name, opening, &layout, ())?
@@ -114,14 +114,14 @@ unsafe fn open(
     })
 }
 
-/// Opens (or makes) a latest value to write; `slots` is a power of two, 8 where the Rust side says nothing.
+/// Opens or creates a latest value for writing; `slots` is a power of two, 8 by default on the Rust side.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_latest_writer_open(
     name: *const c_char,
     value: AsofType,
     slots: u32,
 ) -> *mut AsofLatestWriter {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let opened = unsafe { open(name, &value, slots, open_or_create()) };
     boxed(opened.and_then(|memory| {
         let claim = claim(&memory.body.0, Role::WRITER)?;
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn asof_latest_write(
     value: *const c_void,
     stamp: u64,
 ) {
-    // SAFETY: the caller's promise; the claim makes this the only writer.
+    // SAFETY: upheld by the caller; the claim makes this the only writer.
     unsafe {
         let writer = &mut *writer;
         writer.generation = publish(
@@ -154,13 +154,13 @@ pub unsafe extern "C" fn asof_latest_write(
     }
 }
 
-/// Copies the value that was written last to `value`, to be changed and written; false (and zeros) before the first.
+/// Copies the last written value to `value`, to be changed and written; false (and zeros) before the first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_latest_last(
     writer: *const AsofLatestWriter,
     value: *mut c_void,
 ) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe {
         let memory = &(*writer).memory;
         value.cast::<u8>().write_bytes(0, memory.size);
@@ -168,21 +168,21 @@ pub unsafe extern "C" fn asof_latest_last(
     }
 }
 
-/// Gives the writing end up.
+/// Closes the writing end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_latest_writer_close(writer: *mut AsofLatestWriter) {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { close(writer) }
 }
 
-/// Opens a latest value to read; it must be there.
+/// Opens an existing latest value for reading.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_latest_reader_open(
     name: *const c_char,
     value: AsofType,
     slots: u32,
 ) -> *mut AsofLatestReader {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let opened = unsafe { open(name, &value, slots, Opening::OpenReadOnly) };
     boxed(opened.map(|memory| AsofLatestReader { memory }))
 }
@@ -194,11 +194,11 @@ pub unsafe extern "C" fn asof_latest_read(
     value: *mut c_void,
     meta: *mut AsofMeta,
 ) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { read(&*reader, value, meta) }
 }
 
-/// Copies the newest value to `value` if it is another than the one of generation `seen`; false if it is not.
+/// Copies the newest value to `value` if its generation is not `seen`; false if it is.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_latest_read_if_newer(
     reader: *const AsofLatestReader,
@@ -206,20 +206,20 @@ pub unsafe extern "C" fn asof_latest_read_if_newer(
     value: *mut c_void,
     meta: *mut AsofMeta,
 ) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { asof_latest_generation(reader) != seen && read(&*reader, value, meta) }
 }
 
 /// The generation of the newest value; 0 before the first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_latest_generation(reader: *const AsofLatestReader) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let memory = unsafe { &(*reader).memory };
     memory.head().load(crate::order::latest_head_load())
 }
 
 unsafe fn read(reader: &AsofLatestReader, value: *mut c_void, meta: *mut AsofMeta) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe {
         let found: Option<(Meta, u32)> = newest(&reader.memory, value.cast());
         let is_there = found.is_some();
@@ -230,17 +230,17 @@ unsafe fn read(reader: &AsofLatestReader, value: *mut c_void, meta: *mut AsofMet
     }
 }
 
-/// Whether a process that is alive holds the writing end.
+/// Whether a live process holds the writing end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_latest_is_writer_alive(reader: *const AsofLatestReader) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { &*reader }.memory.body.0.is_claimed(Role::WRITER)
 }
 
 /// Closes a reading end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_latest_reader_close(reader: *mut AsofLatestReader) {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { close(reader) }
 }
 

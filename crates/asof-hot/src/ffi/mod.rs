@@ -1,13 +1,13 @@
-//! The C interface over the shared-memory forms: what `include/asof_hot.h` is made from.
+//! The C interface to the structures in shared memory, from which `include/asof_hot.h` is generated.
 //!
-//! Sizes are known at run time only here, so the memory is described by numbers; the protocols are the same.
-//! Every function that can fail returns null (or false) and leaves the reason to `asof_hot_last_error`.
+//! Sizes are known only at run time here, so the memory is described by numbers; the protocols are the same. Every
+//! function that can fail returns null (or false); `asof_hot_last_error` has the reason.
 
-#![allow(clippy::cast_ptr_alignment)] // all that is cast to is at an offset that is aligned for it
-#![allow(clippy::missing_safety_doc)] // each says it under "Safety" in the header's words, once, here:
+#![allow(clippy::cast_ptr_alignment)] // every cast is to an offset that is aligned for it
+#![allow(clippy::missing_safety_doc)] // the same for all functions, as in the header:
 // # Safety
-// Handles are those that the opening functions gave and that were not closed; names are strings that end with a zero;
-// values are as large as the type that the handle was opened with; a handle is used by one thread at a time.
+// Handles come from the opening functions and were not closed; names are NUL-terminated strings; values are as large
+// as the type that the handle was opened with; a handle is used by one thread at a time.
 
 mod broadcast;
 mod latch;
@@ -34,29 +34,29 @@ std::thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::new(CString::default());
 }
 
-/// What the values of a segment are: as the Rust side declares them with `plain!`.
+/// The type of a segment's values, as declared with `plain!` on the Rust side.
 #[repr(C)]
 pub struct AsofType {
     /// The name of the struct.
     pub name: *const c_char,
     /// Its size in bytes.
     pub size: usize,
-    /// Its alignment in bytes, 8 at most.
+    /// Its alignment in bytes, at most 8.
     pub align: usize,
-    /// What its fields are, as a number that is the same on both sides (`ASOF_FIELDS` in C++ computes it); 0 if nobody
-    /// knows, which fits everything.
+    /// A hash of its fields, the same on both sides (`ASOF_FIELDS` in C++ computes it); 0 if unknown, which matches
+    /// everything.
     pub shape: u64,
 }
 
-/// Which write a value came from, and when that was.
+/// Which write a value came from, and when.
 #[repr(C)]
 #[derive(Default)]
 pub struct AsofMeta {
-    /// The how-manieth write, from 1 on.
+    /// The number of the write, counted from 1.
     pub generation: u64,
-    /// The writer's time, in nanoseconds.
+    /// The writer's stamp, in nanoseconds.
     pub stamp: u64,
-    /// How many samples before this one were dropped unread (rings only).
+    /// The number of samples before this one that were dropped unread (rings only).
     pub missed: u64,
 }
 
@@ -70,23 +70,23 @@ impl From<Meta> for AsofMeta {
     }
 }
 
-/// Why the last opening on this thread failed; empty if it did not. Valid until the next opening.
+/// Why the last open on this thread failed; empty if it did not. Valid until the next open.
 #[unsafe(no_mangle)]
 pub extern "C" fn asof_hot_last_error() -> *const c_char {
     LAST_ERROR.with(|error| error.borrow().as_ptr())
 }
 
-/// The time on this machine's monotonic clock, in nanoseconds: what the Rust side stamps with.
+/// The time on this machine's monotonic clock, in nanoseconds: the stamps of the Rust side.
 #[unsafe(no_mangle)]
 pub extern "C" fn asof_hot_now() -> u64 {
     MonoStamp::now().0
 }
 
-/// The permissions of the segments that this process makes.
+/// The permissions of the segments that this process creates.
 static PERMISSIONS: AtomicU32 = AtomicU32::new(0o600);
 
-/// Says who may open the segments that this process makes from now on, as the bits of a file's mode: 0600, this user
-/// alone, if nothing is said; 0660 for all of the group. Whether such permissions can be.
+/// Sets who may open the segments that this process creates from now on, as the bits of a file mode: 0600, only this
+/// user, by default; 0660 for the group. False if the mode is invalid.
 #[unsafe(no_mangle)]
 pub extern "C" fn asof_hot_set_permissions(mode: u32) -> bool {
     let is_fine = kept(SegmentOptions::new().permissions(mode).check()).is_some();
@@ -96,20 +96,20 @@ pub extern "C" fn asof_hot_set_permissions(mode: u32) -> bool {
     is_fine
 }
 
-/// How segments are made.
+/// The options for new segments.
 fn options() -> SegmentOptions {
     SegmentOptions::new().permissions(PERMISSIONS.load(Ordering::Relaxed))
 }
 
-/// Opens what is there, or makes it.
+/// Opens an existing segment or creates it.
 fn open_or_create() -> Opening {
     Opening::OpenOrCreate(options())
 }
 
-/// Removes a segment's name; true if it was there.
+/// Removes a segment's name; true if it existed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_hot_remove(name: *const c_char) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     kept(unsafe { text(name) }.and_then(crate::shm::remove)).is_some()
 }
 
@@ -132,7 +132,7 @@ fn boxed<T>(result: Result<T, ShmError>) -> *mut T {
 /// Null, or from `boxed` and not closed yet.
 unsafe fn close<T>(handle: *mut T) {
     if !handle.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         drop(unsafe { Box::from_raw(handle) });
     }
 }
@@ -141,18 +141,18 @@ unsafe fn close<T>(handle: *mut T) {
 /// Null, or valid for writing.
 unsafe fn tell<T>(place: *mut T, value: impl Into<T>) {
     if !place.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         unsafe { place.write(value.into()) };
     }
 }
 
 /// # Safety
-/// A string that ends with a zero, alive as long as the result is used.
+/// A NUL-terminated string, alive as long as the result is used.
 unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, ShmError> {
     if text.is_null() {
         return Err(ShmError::BadName("(null)".into()));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str()
         .map_err(|_| ShmError::BadName(text.to_string_lossy().into()))
@@ -161,7 +161,7 @@ unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, ShmError> {
 /// What a segment of values of a C type holds.
 ///
 /// # Safety
-/// The type's name is a string that ends with a zero.
+/// The type's name is a NUL-terminated string.
 unsafe fn layout(
     value: &AsofType,
     kind: u32,
@@ -170,7 +170,7 @@ unsafe fn layout(
 ) -> Result<SegmentLayout, ShmError> {
     let AsofType { size, align, .. } = *value;
     if align > 8 || !align.is_power_of_two() || !size.is_multiple_of(align) {
-        let reason = "C types are aligned to 1, 2, 4 or 8, and their size is a multiple of that";
+        let reason = "the alignment must be 1, 2, 4 or 8, and the size a multiple of it";
         return Err(ShmError::Invalid(std::format!(
             "a type of {size} bytes aligned to {align}: {reason}"
         )));
@@ -178,7 +178,7 @@ unsafe fn layout(
     Ok(SegmentLayout {
         kind,
         counts,
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         type_name: TypeName::new(unsafe { text(value.name) }?),
         size: size as u64,
         align: align as u64,
@@ -187,7 +187,7 @@ unsafe fn layout(
     })
 }
 
-/// Whether a number that the other language gave is one that the structure can have.
+/// Checks that a number from C is in range.
 fn within(
     number: u32,
     range: core::ops::RangeInclusive<u32>,
@@ -198,24 +198,24 @@ fn within(
     }
     let (first, last) = (range.start(), range.end());
     Err(ShmError::Invalid(std::format!(
-        "{number} {what}: there can be {first} to {last}"
+        "{number} {what}: must be {first} to {last}"
     )))
 }
 
-/// The structure of a segment, reached by number.
+/// The structure of a segment, accessed by offset.
 #[derive(Clone)]
 struct Body(Arc<Mapping>);
 
 impl Body {
     /// # Safety
-    /// The name is a string that ends with a zero.
+    /// The name is a NUL-terminated string.
     unsafe fn open(
         name: *const c_char,
         opening: Opening,
         layout: &SegmentLayout,
         make: impl Make,
     ) -> Result<Self, ShmError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         let name = unsafe { text(name) }?;
         obtain(name, opening, layout, make).map(|mapping| Body(Arc::new(mapping)))
     }
@@ -224,17 +224,17 @@ impl Body {
         self.0.base().wrapping_add(BODY + offset)
     }
 
-    /// What lies at an offset.
+    /// The value at an offset.
     ///
     /// # Safety
-    /// There is a T at the offset, of which any bytes are one, and which is atomic or not written.
+    /// There is a T at the offset, any bytes are a valid T, and it is atomic or not written.
     unsafe fn at<T>(&self, offset: usize) -> &T {
-        // SAFETY: the caller's promise; the mapping is kept by this.
+        // SAFETY: upheld by the caller; the mapping is kept alive by this.
         unsafe { &*self.place(offset).cast() }
     }
 }
 
-/// The bytes of a slot that are kept apart from the next one's.
+/// The size of a slot, padded to keep it apart from the next one.
 const fn stride(size: usize) -> usize {
     size.next_multiple_of(128)
 }

@@ -18,25 +18,25 @@ use crate::stamp::MonoStamp;
 use crate::stamp_cell::StampCell;
 use crate::sync::{AtomicWord, Ordering, Word};
 
-/// How one source of a mux is judged.
+/// Options of one source of a mux.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct AsofMuxSourceConfig {
-    /// For how many nanoseconds from its stamp a command counts.
+    /// How many nanoseconds after its stamp a command is valid.
     pub timeout: u64,
 }
 
-/// How one lock of a mux is judged.
+/// Options of one lock of a mux.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct AsofMuxLockConfig {
-    /// How many sources, from the lowest on, it keeps down while it is engaged.
+    /// How many of the lowest sources it suppresses while it is engaged.
     pub masks: u32,
-    /// After how many nanoseconds without a release it counts as engaged; 0 if it has no heartbeat.
+    /// How many nanoseconds after a release it counts as engaged again; 0 if it has no heartbeat.
     pub heartbeat: u64,
 }
 
-/// What a mux says.
+/// The result of reading a mux.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AsofMuxAnswer {
@@ -44,25 +44,25 @@ pub enum AsofMuxAnswer {
     Command = 0,
     /// Stop: no source has commanded within its timeout.
     Nobody = 1,
-    /// Stop: a lock keeps every live source down.
+    /// Stop: a lock suppresses every live source.
     Locked = 2,
-    /// Stop: sources came alive faster than they could be looked at.
+    /// Stop: sources came alive faster than they could be read.
     Unsettled = 3,
 }
 
-/// By whom a command is, or what stands against one.
+/// The source of a command, or the lock that prevents one.
 #[repr(C)]
 #[derive(Default)]
 pub struct AsofMuxInfo {
-    /// When there is a command: whose, from 0 on.
+    /// If there is a command: its source, counted from 0.
     pub source: u32,
-    /// When all are locked: by which lock, from 0 on.
+    /// If all are locked: the lock, counted from 0.
     pub lock: u32,
-    /// Which command of that source, and when it was given.
+    /// Which command of that source, and its stamp.
     pub meta: AsofMeta,
 }
 
-// As `Mux` is laid out, for types aligned to 8 at most: a word for each source and lock and one more, then the limits,
+// The layout of `Mux`, for types aligned to at most 8: a word for each source and lock and one more, then the limits,
 // then the commands of each source.
 const WORD: usize = 8;
 const LIMIT: usize = 16;
@@ -127,12 +127,12 @@ impl Memory for RawMux {
     }
     fn source_limit(&self, source: usize) -> SourceLimit {
         let offset = limits(self.source_count(), self.locks) + source * LIMIT;
-        // SAFETY: the limits of the sources lie there, and are not written once the mux is made.
+        // SAFETY: the limits of the sources are there, and are not written once the mux is created.
         unsafe { *self.body.at(offset) }
     }
     fn lock_limit(&self, lock: usize) -> LockLimit {
         let offset = limits(self.source_count(), self.locks) + (self.source_count() + lock) * LIMIT;
-        // SAFETY: the limits of the locks follow those of the sources, and are not written once the mux is made.
+        // SAFETY: the limits of the locks follow those of the sources, and are not written once the mux is created.
         unsafe { *self.body.at(offset) }
     }
     fn command(&self, source: usize) -> &RawLatest {
@@ -140,10 +140,10 @@ impl Memory for RawMux {
     }
 }
 
-/// A mux, of which there are ends to be had.
+/// A mux, from which ends are opened.
 pub struct AsofMux(RawMux);
 
-/// Commands as one source.
+/// The end of one source.
 pub struct AsofMuxSource {
     memory: RawMux,
     source: usize,
@@ -152,24 +152,24 @@ pub struct AsofMuxSource {
     _claim: Claim,
 }
 
-/// Engages and releases one lock.
+/// The end of one lock.
 pub struct AsofMuxLock {
     memory: RawMux,
     lock: usize,
     _claim: Claim,
 }
 
-/// Names the one source that counts.
+/// The director, which can force a source.
 pub struct AsofMuxDirector {
     memory: RawMux,
     _claim: Claim,
 }
 
-/// Reads what is to be done.
+/// Reads the command to follow.
 pub struct AsofMuxOutput(RawMux);
 
 /// # Safety
-/// The name and the type's name are strings that end with a zero.
+/// The name and the type's name are NUL-terminated strings.
 unsafe fn open(
     name: *const c_char,
     value: &AsofType,
@@ -179,7 +179,7 @@ unsafe fn open(
 ) -> Result<RawMux, ShmError> {
     let (size, source_count) = (value.size, within(sources, 1..=16, "sources of a mux")?);
     let lock_count = within(locks, 0..=16, "locks of a mux")?;
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let body = unsafe {
         let total = total(size, source_count, lock_count);
         let layout = layout(value, 5, [sources, locks, 0], total)?;
@@ -188,7 +188,7 @@ unsafe fn open(
     Ok(RawMux::new(body, size, source_count, lock_count))
 }
 
-/// What the other language says about a mux.
+/// The options of a mux from C.
 struct Settings {
     sources: Vec<SourceOptions>,
     locks: Vec<LockOptions>,
@@ -211,7 +211,7 @@ impl Settings {
 }
 
 impl Make for Settings {
-    /// Nobody commands yet.
+    /// A mux without commands.
     unsafe fn init(self, place: *mut u8) {
         let limits = place.wrapping_add(limits(self.sources.len(), self.locks.len()));
         let word = |index: usize| place.wrapping_add(index * WORD).cast::<StampCell>();
@@ -236,7 +236,7 @@ impl Make for Settings {
     unsafe fn disagreement(&self, place: *const u8) -> Option<String> {
         let (sources, locks) = (self.sources.len(), self.locks.len());
         let limits = place.wrapping_add(limits(sources, locks));
-        // SAFETY: the limits lie there, sources then locks, and are not written once the mux is made.
+        // SAFETY: the limits are there, sources then locks, and are not written once the mux is created.
         let (made_sources, made_locks): (Vec<SourceOptions>, Vec<LockOptions>) = unsafe {
             let source = |index| *limits.add(index * LIMIT).cast::<SourceLimit>();
             let lock = |index| *limits.add((sources + index) * LIMIT).cast::<LockLimit>();
@@ -250,16 +250,16 @@ impl Make for Settings {
 }
 
 /// # Safety
-/// Null and 0, or so many that live as long as the result is used.
+/// Null and 0, or valid for `count` elements as long as the result is used.
 unsafe fn slice<'a, T>(first: *const T, count: u32) -> &'a [T] {
     if count == 0 || first.is_null() {
         return &[];
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { core::slice::from_raw_parts(first, count as usize) }
 }
 
-/// Opens a mux, or makes it: the later a source, the more important. Null if it is there with other limits.
+/// Opens or creates a mux; later sources are more important. Null if it exists with other limits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_mux_open(
     name: *const c_char,
@@ -269,7 +269,7 @@ pub unsafe extern "C" fn asof_mux_open(
     locks: *const AsofMuxLockConfig,
     lock_count: u32,
 ) -> *mut AsofMux {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let opened = unsafe {
         let settings = Settings::new(slice(sources, source_count), slice(locks, lock_count));
         let counts = [settings.sources.len() as u32, settings.locks.len() as u32];
@@ -278,7 +278,7 @@ pub unsafe extern "C" fn asof_mux_open(
     boxed(opened.map(AsofMux))
 }
 
-/// Opens a mux of so many sources and locks that is there, with the limits that it has.
+/// Opens an existing mux with these numbers of sources and locks, whatever its limits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_mux_open_existing(
     name: *const c_char,
@@ -287,25 +287,25 @@ pub unsafe extern "C" fn asof_mux_open_existing(
     lock_count: u32,
 ) -> *mut AsofMux {
     let counts = [source_count, lock_count];
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let opened = unsafe { open(name, &value, counts, Opening::Open, ()) };
     boxed(opened.map(AsofMux))
 }
 
-/// Closes a mux; ends that were had of it stay.
+/// Closes a mux; its ends stay open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_mux_close(mux: *mut AsofMux) {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { close(mux) }
 }
 
-/// The end of one source, from 0 on; null while another process holds it.
+/// Opens the end of one source, counted from 0; null while another process holds it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_mux_source_open(
     mux: *const AsofMux,
     number: u32,
 ) -> *mut AsofMuxSource {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let mux = unsafe { &(*mux).0 };
     let (source, count) = (number as usize, mux.source_count());
     boxed(
@@ -331,14 +331,14 @@ fn claimed(
     claim(&mux.body.0, role(number))
 }
 
-/// Commands. It counts until its timeout has passed since `stamp`, unless someone more important commands.
+/// Writes a command. It is valid until its timeout after `stamp`, unless a more important source commands.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_mux_write(
     source: *mut AsofMuxSource,
     value: *const c_void,
     stamp: u64,
 ) {
-    // SAFETY: the caller's promise; the claim makes this the only one of its source.
+    // SAFETY: upheld by the caller; the claim makes this the only one of its source.
     unsafe {
         let source = &mut *source;
         let (number, limit) = (source.source, source.limit);
@@ -355,25 +355,25 @@ pub unsafe extern "C" fn asof_mux_write(
     }
 }
 
-/// Gives way at once, instead of after the timeout.
+/// Yields at once, instead of after the timeout.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_mux_give_way(source: *mut AsofMuxSource) {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let source = unsafe { &*source };
     give_way(&source.memory, source.source);
 }
 
-/// Gives the end of a source up; its last command counts until its timeout.
+/// Closes the end of a source; its last command is valid until its timeout.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_mux_source_close(source: *mut AsofMuxSource) {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { close(source) }
 }
 
-/// The end of one lock, from 0 on; null while another process holds it.
+/// Opens the end of one lock, counted from 0; null while another process holds it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_mux_lock_open(mux: *const AsofMux, number: u32) -> *mut AsofMuxLock {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let mux = unsafe { &(*mux).0 };
     let (lock, count) = (number as usize, mux.lock_count());
     boxed(
@@ -385,41 +385,41 @@ pub unsafe extern "C" fn asof_mux_lock_open(mux: *const AsofMux, number: u32) ->
     )
 }
 
-/// Keeps the lock's sources down until it is released.
+/// Suppresses the lock's sources until it is released.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_mux_lock_engage(lock: *mut AsofMuxLock) {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let lock = unsafe { &*lock };
     engage(&lock.memory, lock.lock);
 }
 
-/// Lets the lock's sources through; where it has a heartbeat, until that runs out.
+/// Passes the lock's sources; if it has a heartbeat, until that expires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_mux_lock_release(lock: *mut AsofMuxLock, stamp: u64) {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let lock = unsafe { &*lock };
     release(&lock.memory, lock.lock, MonoStamp(stamp));
 }
 
-/// Whether the lock is engaged by hand.
+/// Whether the lock is engaged explicitly.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_mux_lock_is_engaged(lock: *const AsofMuxLock) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let lock = unsafe { &*lock };
     is_engaged(&lock.memory, lock.lock)
 }
 
-/// Gives the end of a lock up; it stays as it is.
+/// Closes the end of a lock; the lock keeps its state.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_mux_lock_close(lock: *mut AsofMuxLock) {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { close(lock) }
 }
 
-/// The end that can name the one source that counts; null while another process holds it.
+/// Opens the end that can force a source; null while another process holds it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_mux_director_open(mux: *const AsofMux) -> *mut AsofMuxDirector {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let mux = unsafe { &(*mux).0 };
     let claim = claim(&mux.body.0, Role::DIRECTOR);
     boxed(claim.map(|claim| AsofMuxDirector {
@@ -428,10 +428,11 @@ pub unsafe extern "C" fn asof_mux_director_open(mux: *const AsofMux) -> *mut Aso
     }))
 }
 
-/// From now on only this source counts, by its timeout and under the locks as ever; false if there is none such.
+/// From now on only this source is followed, subject to its timeout and the locks as before; false if it does not
+/// exist.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_mux_force(director: *mut AsofMuxDirector, source: u32) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let memory = unsafe { &(*director).memory };
     let is_there = (source as usize) < memory.source_count();
     if is_there {
@@ -440,21 +441,21 @@ pub unsafe extern "C" fn asof_mux_force(director: *mut AsofMuxDirector, source: 
     is_there
 }
 
-/// From now on the priorities decide again.
+/// Returns to the priorities.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_mux_automatic(director: *mut AsofMuxDirector) {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     force(unsafe { &(*director).memory }, None);
 }
 
-/// Gives the director's end up; what it forced stays.
+/// Closes the director's end; a forced source stays forced.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_mux_director_close(director: *mut AsofMuxDirector) {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { close(director) }
 }
 
-/// Opens a mux of so many sources and locks to read; it must be there.
+/// Opens an existing mux with these numbers of sources and locks for reading.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_mux_output_open(
     name: *const c_char,
@@ -463,12 +464,13 @@ pub unsafe extern "C" fn asof_mux_output_open(
     lock_count: u32,
 ) -> *mut AsofMuxOutput {
     let counts = [source_count, lock_count];
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let opened = unsafe { open(name, &value, counts, Opening::OpenReadOnly, ()) };
     boxed(opened.map(AsofMuxOutput))
 }
 
-/// What is to be done at `now`. Without a command, `value` holds one that is not to be followed, or what it held.
+/// Reads the command to follow at `now`. Without one, `value` holds a command that must not be followed, or is
+/// unchanged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_mux_read(
     output: *const AsofMuxOutput,
@@ -476,7 +478,7 @@ pub unsafe extern "C" fn asof_mux_read(
     value: *mut c_void,
     info: *mut AsofMuxInfo,
 ) -> AsofMuxAnswer {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let chosen = unsafe { choose(&(*output).0, MonoStamp(now), value.cast()) };
     let mut found = AsofMuxInfo::default();
     let answer = match chosen {
@@ -491,7 +493,7 @@ pub unsafe extern "C" fn asof_mux_read(
         }
         Err(Stop::Unsettled) => AsofMuxAnswer::Unsettled,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { tell(info, found) };
     answer
 }
@@ -499,7 +501,7 @@ pub unsafe extern "C" fn asof_mux_read(
 /// Closes a reading end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_mux_output_close(output: *mut AsofMuxOutput) {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { close(output) }
 }
 

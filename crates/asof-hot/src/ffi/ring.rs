@@ -14,7 +14,7 @@ use crate::shm::{Role, ShmError, claim};
 use crate::steps::Whole;
 use crate::sync::{AtomicCounter, AtomicMark};
 
-// As `Ring` is laid out, for types aligned to 8 at most: three counters, then the slots, each a mark, a stamp, a value.
+// The layout of `Ring`, for types aligned to at most 8: three counters, then the slots, each a mark, a stamp, a value.
 const HEAD: usize = 0;
 const LOST: usize = 128;
 const REFUSED: usize = 256;
@@ -80,7 +80,7 @@ impl<const DROPS: bool> Memory for RawRing<DROPS> {
         self.counter(REFUSED)
     }
     fn high_water(&self) -> &AtomicCounter {
-        // SAFETY: the high water mark lies there.
+        // SAFETY: the high water mark is there.
         unsafe { self.body.at(HIGH_WATER) }
     }
 }
@@ -93,7 +93,7 @@ unsafe fn open<const DROPS: bool>(
     let count = within(capacity, 1..=1 << 24, "slots of a ring")?;
     let kind = if DROPS { 3 } else { 2 };
     let total = total(value.size, count, DROPS);
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let body = unsafe {
         let layout = layout(value, kind, [capacity, 0, 0], total)?;
         Body::open(name, open_or_create(), &layout, ())?
@@ -123,7 +123,7 @@ struct RingStats {
 struct ProducerOf<const DROPS: bool> {
     memory: RawRing<DROPS>,
     state: ProducerState<Box<[u32]>>,
-    /// The first slot that was claimed and how many there are.
+    /// The first claimed slot and the number of slots.
     open: (usize, usize),
     _claim: Claim,
 }
@@ -160,7 +160,7 @@ impl<const DROPS: bool> ProducerEnd for ProducerOf<DROPS> {
         let (first, count) = core::mem::take(&mut self.open);
         for index in 0..count {
             let slot = wrapped(&self.memory, first + index);
-            // SAFETY: the slot is free and not given away yet, so it is the producer's.
+            // SAFETY: the slot is free and not committed yet, so it belongs to the producer.
             unsafe { self.memory.stamp(slot).write(stamp) };
             self.state.publish(&self.memory, &mut Whole);
         }
@@ -188,19 +188,19 @@ trait ConsumerEnd {
     fn is_abandoned(&self) -> bool;
 }
 
-/// Samples in a row that were taken together.
+/// Consecutive samples that were taken together.
 struct Open {
     first: Reading,
     count: usize,
-    /// Given back by the caller, but not to the producer: something older is still held. A successor of this process
-    /// goes on with the oldest that is left, so they go back in order.
+    /// Released by the caller, but not returned to the producer: an older one is still held. A successor of this
+    /// process continues with the oldest that is left, so they are returned in order.
     is_released: bool,
 }
 
 struct ConsumerOf<const DROPS: bool> {
     memory: RawRing<DROPS>,
     state: ConsumerState,
-    /// All that was taken and not given back, oldest first.
+    /// Everything taken and not returned, oldest first.
     open: VecDeque<Open>,
     _claim: Claim,
 }
@@ -210,7 +210,7 @@ impl<const DROPS: bool> ConsumerOf<DROPS> {
         let claim = claim(&memory.body.0, Role::READER)?;
         Ok(ConsumerOf {
             state: ConsumerState::attach(&memory),
-            // Each holds a slot at least: there is room for all that can be taken.
+            // Each holds at least one slot: there is room for all that can be taken.
             open: VecDeque::with_capacity(memory.slots()),
             memory,
             _claim: claim,
@@ -262,7 +262,7 @@ impl<const DROPS: bool> ConsumerEnd for ConsumerOf<DROPS> {
                 None => AsofRingRead::default(),
             };
         }
-        // What is gone past goes back after what is held.
+        // Skipped samples are returned after the held ones.
         let mut skipped = self.state.take_gone_past();
         while let Some(newest) = self.state.claim(&self.memory) {
             if !self.state.has_next(&self.memory) {
@@ -277,14 +277,14 @@ impl<const DROPS: bool> ConsumerEnd for ConsumerOf<DROPS> {
         AsofRingRead::default()
     }
     fn sample(&self, ticket: u64, index: usize) -> Option<(*const c_void, AsofMeta)> {
-        // Most often there is one.
+        // Usually there is one.
         let is_it = |open: &&Open| open.first.position == ticket && !open.is_released;
         let open = self.open.iter().rev().find(is_it)?;
         if index >= open.count {
             return None;
         }
         let sample = self.nth(open, index);
-        // SAFETY: the sample is the consumer's until it is released.
+        // SAFETY: the sample belongs to the consumer until it is released.
         let stamp = unsafe { self.memory.stamp(sample.slot).read() };
         let meta = AsofMeta {
             generation: sample.position,
@@ -320,20 +320,20 @@ impl<const DROPS: bool> ConsumerEnd for ConsumerOf<DROPS> {
     }
 }
 
-/// Samples that were taken together, in place, until they are released by their ticket. Several may be held at once; they
-/// go back to the producer in the order in which they were taken.
+/// Samples that were taken together, in place, until they are released by their ticket. Several may be held at once;
+/// they are returned to the producer in the order in which they were taken.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AsofRingRead {
-    /// What to look at them and to release them by.
+    /// Identifies them for `asof_ring_sample` and `asof_ring_release`.
     pub ticket: u64,
-    /// How many there are; 0 if there was none to take.
+    /// The number of samples; 0 if there was none.
     pub count: usize,
-    /// How many older samples were given back unread on the way to the newest.
+    /// The number of older samples that were skipped for the newest.
     pub skipped: usize,
 }
 
-/// Opens a ring of either policy, and becomes an end of it.
+/// Opens a ring of either policy and one of its ends.
 macro_rules! open_end {
     ($end:ident as $kind:ident, $name:expr, $value:expr, $slots:expr, $drops_oldest:expr) => {
         if $drops_oldest {
@@ -348,13 +348,13 @@ macro_rules! open_end {
     };
 }
 
-/// Fills the slots of a ring.
+/// The writing end of a ring.
 pub struct AsofRingProducer(Box<dyn ProducerEnd>);
 
-/// Empties the slots of a ring.
+/// The reading end of a ring.
 pub struct AsofRingConsumer(Box<dyn ConsumerEnd>);
 
-/// Opens (or makes) a ring of so many slots to write; when it is full it refuses, or drops its oldest sample.
+/// Opens or creates a ring of `slots` slots for writing; when it is full it refuses, or drops its oldest sample.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_ring_producer_open(
     name: *const c_char,
@@ -362,85 +362,85 @@ pub unsafe extern "C" fn asof_ring_producer_open(
     slots: u32,
     drops_oldest: bool,
 ) -> *mut AsofRingProducer {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let opened = unsafe { open_end!(ProducerOf as ProducerEnd, name, &value, slots, drops_oldest) };
     boxed(opened.map(AsofRingProducer))
 }
 
-/// The next slot, to fill in place; null if the ring is full. The same slot until it is committed.
+/// The next slot, to fill in place; null if the ring is full. Returns the same slot until it is committed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_ring_try_write(producer: *mut AsofRingProducer) -> *mut c_void {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let producer = unsafe { &mut *producer };
     producer.0.claim(1);
     producer.0.value(0)
 }
 
-/// Takes up to `most` slots in a row, to fill in place and commit together; how many, 0 if the ring is full.
+/// Takes up to `most` consecutive slots, to fill in place and commit together. Returns how many; 0 if the ring is full.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_ring_try_write_batch(
     producer: *mut AsofRingProducer,
     most: usize,
 ) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { &mut *producer }.0.claim(most)
 }
 
-/// The how-manieth slot of those that were taken, from 0 on; null beyond them.
+/// One of the taken slots, counted from 0; null beyond them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_ring_slot(
     producer: *const AsofRingProducer,
     index: usize,
 ) -> *mut c_void {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { &*producer }.0.value(index)
 }
 
-/// Gives the slots that were taken to the consumer; does nothing if none was.
+/// Gives the taken slots to the consumer; does nothing if there are none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_ring_commit(producer: *mut AsofRingProducer, stamp: u64) {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { &mut *producer }.0.commit(stamp);
 }
 
-/// How many samples were dropped unread, through all of the ring's life.
+/// The number of samples dropped unread over the ring's lifetime.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_ring_lost(producer: *const AsofRingProducer) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { &*producer }.0.counters().lost
 }
 
-/// How many times there was no slot to write to, through all of the ring's life.
+/// How often there was no slot to write to over the ring's lifetime.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_ring_refused(producer: *const AsofRingProducer) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { &*producer }.0.counters().refused
 }
 
-/// The most samples that waited at once, through all of the ring's life.
+/// The most samples that waited at once over the ring's lifetime.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_ring_high_water(producer: *const AsofRingProducer) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { &*producer }.0.counters().high_water
 }
 
-/// Whether no process that is alive holds the reading end.
+/// Whether no live process holds the reading end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_ring_producer_is_abandoned(
     producer: *const AsofRingProducer,
 ) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { &*producer }.0.is_abandoned()
 }
 
-/// Gives the writing end up.
+/// Closes the writing end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_ring_producer_close(producer: *mut AsofRingProducer) {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { close(producer) }
 }
 
-/// Opens (or makes) a ring to read, made as for the producer.
+/// Opens or creates a ring for reading, with the same arguments as for the producer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_ring_consumer_open(
     name: *const c_char,
@@ -448,7 +448,7 @@ pub unsafe extern "C" fn asof_ring_consumer_open(
     slots: u32,
     drops_oldest: bool,
 ) -> *mut AsofRingConsumer {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let opened = unsafe { open_end!(ConsumerOf as ConsumerEnd, name, &value, slots, drops_oldest) };
     boxed(opened.map(AsofRingConsumer))
 }
@@ -459,40 +459,40 @@ pub unsafe extern "C" fn asof_ring_try_read(
     consumer: *mut AsofRingConsumer,
     read: *mut AsofRingRead,
 ) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { took((*consumer).0.claim(1), read) }
 }
 
-/// Takes the newest sample, in place, until it is released; older ones are given back unread. False if there is none.
+/// Takes the newest sample, in place, until it is released; older ones are returned unread. False if there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_ring_try_latest(
     consumer: *mut AsofRingConsumer,
     read: *mut AsofRingRead,
 ) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { took((*consumer).0.claim_newest(), read) }
 }
 
-/// Takes up to `most` samples in a row, in place, until they are released together; false if there is none.
+/// Takes up to `most` consecutive samples, in place, until they are released together; false if there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_ring_try_read_batch(
     consumer: *mut AsofRingConsumer,
     most: usize,
     read: *mut AsofRingRead,
 ) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { took((*consumer).0.claim(most), read) }
 }
 
 /// # Safety
 /// Null, or valid for writing.
 unsafe fn took(found: AsofRingRead, read: *mut AsofRingRead) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { tell(read, found) };
     found.count > 0
 }
 
-/// The how-manieth sample of those that were taken with a ticket, from 0 on; null beyond them, and once they are released.
+/// One of the samples taken with a ticket, counted from 0; null beyond them, and after their release.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_ring_sample(
     consumer: *const AsofRingConsumer,
@@ -500,57 +500,57 @@ pub unsafe extern "C" fn asof_ring_sample(
     index: usize,
     meta: *mut AsofMeta,
 ) -> *const c_void {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let sample = unsafe { &*consumer }.0.sample(ticket, index);
     sample.map_or(core::ptr::null(), |(value, found)| {
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         unsafe { tell(meta, found) };
         value
     })
 }
 
-/// Gives the samples that were taken with a ticket back to the producer, once all that was taken before is; false if they
-/// were given back already.
+/// Returns the samples taken with a ticket to the producer, once everything taken before is returned; false if they
+/// were already released.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_ring_release(consumer: *mut AsofRingConsumer, ticket: u64) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { &mut *consumer }.0.release(ticket)
 }
 
-/// Whether a sample is there that was not taken yet.
+/// Whether there is a sample that was not taken yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_ring_has_new(consumer: *const AsofRingConsumer) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { &*consumer }.0.has_new()
 }
 
-/// How many samples were dropped unread, as the consumer sees it.
+/// The number of samples dropped unread, as seen by the consumer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_ring_missed(consumer: *const AsofRingConsumer) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { &*consumer }.0.lost()
 }
 
-/// The most samples that waited at once, as the consumer sees it.
+/// The most samples that waited at once, as seen by the consumer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_ring_most_waiting(consumer: *const AsofRingConsumer) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { &*consumer }.0.high_water()
 }
 
-/// Whether no process that is alive holds the writing end.
+/// Whether no live process holds the writing end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_ring_consumer_is_abandoned(
     consumer: *const AsofRingConsumer,
 ) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { &*consumer }.0.is_abandoned()
 }
 
-/// Gives the reading end up.
+/// Closes the reading end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_ring_consumer_close(consumer: *mut AsofRingConsumer) {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { close(consumer) }
 }
 

@@ -1,4 +1,4 @@
-//! What every segment has, whatever it holds: who is alive, and sleeping instead of spinning.
+//! Segments of any kind: liveness, and sleeping instead of spinning.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use crate::shm::mapping::Mapping;
 use crate::shm::{SegmentSignal, ShmError, open_whatever_it_holds};
 use crate::wait::{Notifier, Sleeper};
 
-/// A segment, whatever it holds.
+/// A segment of any kind.
 pub struct AsofSegment {
     mapping: Arc<Mapping>,
     notifier: Notifier<SegmentSignal>,
@@ -20,10 +20,10 @@ pub struct AsofSegment {
     relay: Option<Relay<SegmentSignal>>,
 }
 
-/// Opens a segment that is there, whatever it holds.
+/// Opens an existing segment of any kind.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_segment_open(name: *const c_char) -> *mut AsofSegment {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let mapping = unsafe { text(name) }.and_then(open_whatever_it_holds);
     boxed(mapping.map(|mapping| -> AsofSegment {
         let mapping = Arc::new(mapping);
@@ -37,60 +37,60 @@ pub unsafe extern "C" fn asof_segment_open(name: *const c_char) -> *mut AsofSegm
     }) as Result<AsofSegment, ShmError>)
 }
 
-/// Closes a segment; ends of it stay.
+/// Closes a segment; its ends stay open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_segment_close(segment: *mut AsofSegment) {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { close(segment) }
 }
 
-/// Whether the writing end (or producer, or trigger, or any source of a mux) is held by a process that is alive.
+/// Whether the writing end (or producer, or trigger, or any source of a mux) is held by a live process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_segment_is_writer_alive(segment: *const AsofSegment) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { &*segment }.mapping.is_writer_alive()
 }
 
-/// Whether a claimed reading end (consumer, resetter, reader of a snapshot) is held by a process that is alive.
+/// Whether a claimed reading end (consumer, resetter, reader of a snapshot) is held by a live process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_segment_is_reader_alive(segment: *const AsofSegment) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { &*segment }.mapping.is_reader_alive()
 }
 
-/// How many writers there were so far: a change means that one took over from another.
+/// The number of writers so far: a change means that one took over from another.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_segment_epoch(segment: *const AsofSegment) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let header = unsafe { &*segment }.mapping.header();
     header.epoch.load(Ordering::Acquire)
 }
 
-/// Says, for the writer, that it is alive though it has nothing to write.
+/// A sign of life of a writer that has nothing to write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_segment_beat(segment: *mut AsofSegment, now: u64) {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let header = unsafe { &*segment }.mapping.header();
     header.heartbeat.store(now, Ordering::Relaxed);
 }
 
-/// When the writer last said so; 0 if never.
+/// The time of the writer's last sign of life; 0 if never.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_segment_last_beat(segment: *const AsofSegment) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let header = unsafe { &*segment }.mapping.header();
     header.heartbeat.load(Ordering::Relaxed)
 }
 
-/// Wakes all who sleep on this segment, in whatever process; call it after each publication.
+/// Wakes all sleepers of this segment in all processes; call it after each publication.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_segment_notify(segment: *const AsofSegment) {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { &*segment }.notifier.notify();
 }
 
-/// Sleeps until `is_ready(context)` holds, or `timeout` nanoseconds are over (0: never); looks once more whenever it is
-/// woken. Whether it holds.
+/// Sleeps until `is_ready(context)` holds or `timeout` nanoseconds have passed (0: no timeout); checks again after
+/// every wake-up. Returns whether it holds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_segment_wait(
     segment: *const AsofSegment,
@@ -99,20 +99,20 @@ pub unsafe extern "C" fn asof_segment_wait(
     context: *mut c_void,
 ) -> bool {
     let timeout = (timeout != 0).then(|| Duration::from_nanos(timeout));
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let segment = unsafe { &*segment };
     segment.sleeper.wait_until(timeout, || is_ready(context))
 }
 
-/// A file that is readable after this segment was notified, for `epoll`, `poll` and the like; -1 if there can be none. Clear it
-/// first, then look at the data. The segment has it, and a thread that rings it, until it is closed.
+/// A file descriptor that is readable after this segment was notified, for `epoll`, `poll` and the like; -1 on failure.
+/// Clear it first, then check the data. The segment owns it, and a thread that rings it, until it is closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_segment_event_fd(segment: *mut AsofSegment) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let segment = unsafe { &mut *segment };
     if segment.relay.is_none() {
         let relay = segment.sleeper.relay().map_err(|source| ShmError::System {
-            action: "waiting by a file",
+            action: "creating an eventfd",
             source,
         });
         segment.relay = kept(relay);
@@ -120,10 +120,10 @@ pub unsafe extern "C" fn asof_segment_event_fd(segment: *mut AsofSegment) -> c_i
     segment.relay.as_ref().map_or(-1, AsRawFd::as_raw_fd)
 }
 
-/// Makes the file unreadable until the segment is notified again.
+/// Makes the file descriptor unreadable until the segment is notified again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_segment_clear_event_fd(segment: *const AsofSegment) {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     if let Some(relay) = &unsafe { &*segment }.relay {
         let _ = relay.event_fd().clear();
     }

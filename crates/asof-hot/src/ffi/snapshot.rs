@@ -14,7 +14,7 @@ use crate::steps::Whole;
 use crate::sync::AtomicMark;
 use crate::tiles::TileBook;
 
-// As `Snapshot` is laid out, for types aligned to 8 at most: a mailbox for each reader, then the buffers, each a
+// The layout of `Snapshot`, for types aligned to at most 8: a mailbox for each reader, then the buffers, each a
 // generation, a stamp, a value.
 const MAILBOX: usize = 128;
 const GENERATION: usize = 0;
@@ -49,7 +49,7 @@ impl RawSnapshot {
     /// # Safety
     /// A mailbox names the buffer.
     unsafe fn meta(&self, buffer: usize) -> Meta {
-        // SAFETY: the caller's promise, so nobody writes it.
+        // SAFETY: upheld by the caller, so it is not written.
         unsafe {
             Meta {
                 generation: self.generation_of(buffer),
@@ -68,12 +68,12 @@ impl Memory for RawSnapshot {
         unsafe { self.body.at(reader * MAILBOX) }
     }
     unsafe fn generation_of(&self, buffer: usize) -> u64 {
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         unsafe { self.buffer(buffer).add(GENERATION).cast::<u64>().read() }
     }
     unsafe fn seal(&self, buffer: usize, generation: u64, stamp: MonoStamp) {
         let buffer = self.buffer(buffer);
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         unsafe {
             buffer.add(GENERATION).cast::<u64>().write(generation);
             buffer.add(STAMP).cast::<u64>().write(stamp.0);
@@ -84,21 +84,22 @@ impl Memory for RawSnapshot {
     }
 }
 
-/// Publishes a large value.
+/// The writing end of a large value.
 pub struct AsofSnapshotWriter {
     memory: RawSnapshot,
     state: WriterState<Box<[Mail]>>,
-    /// Which buffer lacks what, once edits are by tiles.
+    /// Which buffer lacks which tiles, once edits are by tiles.
     tiles: Option<TileBook>,
     _claim: Claim,
 }
 
 impl AsofSnapshotWriter {
-    /// Copies bytes of the value that was published last to the back buffer.
+    /// Copies bytes of the last published value to the back buffer.
     fn copy_to_back(&mut self, bytes: Range<usize>) {
         let front = self.memory.value(self.state.front);
         let back = self.memory.value(self.state.back);
-        // SAFETY: the bytes lie within a value; the back buffer is ours, nobody writes the front one, and they are two.
+        // SAFETY: the bytes are within a value; the back buffer is ours, the front buffer is not written, and they are
+        // distinct.
         unsafe {
             let (front, back) = (front.add(bytes.start), back.add(bytes.start));
             back.copy_from_nonoverlapping(front, bytes.len());
@@ -106,7 +107,7 @@ impl AsofSnapshotWriter {
     }
 }
 
-/// Reads a large value.
+/// A reading end of a large value.
 pub struct AsofSnapshotReader {
     memory: RawSnapshot,
     state: ReaderState,
@@ -119,7 +120,7 @@ unsafe fn open(
     readers: u32,
 ) -> Result<RawSnapshot, ShmError> {
     let count = within(readers, 1..=999, "readers of a snapshot")?;
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let body = unsafe {
         let layout = layout(value, 4, [readers, 0, 0], total(value.size, count))?;
         Body::open(name, open_or_create(), &layout, ())?
@@ -131,14 +132,14 @@ unsafe fn open(
     })
 }
 
-/// Opens (or makes) a large value with so many readers, to write. With one reader it is a triple buffer.
+/// Opens or creates a large value with `readers` readers, for writing. With one reader it is a triple buffer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_snapshot_writer_open(
     name: *const c_char,
     value: AsofType,
     readers: u32,
 ) -> *mut AsofSnapshotWriter {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let opened = unsafe { open(name, &value, readers) };
     boxed(opened.and_then(|memory| {
         let claim = claim(&memory.body.0, Role::WRITER)?;
@@ -155,7 +156,7 @@ pub unsafe extern "C" fn asof_snapshot_writer_open(
 /// The back buffer, to fill in place until it is published; it holds some older value.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_snapshot_back(writer: *mut AsofSnapshotWriter) -> *mut c_void {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let writer = unsafe { &mut *writer };
     if let Some(tiles) = &mut writer.tiles {
         tiles.overwrite_all(writer.state.back);
@@ -163,10 +164,10 @@ pub unsafe extern "C" fn asof_snapshot_back(writer: *mut AsofSnapshotWriter) -> 
     writer.memory.value(writer.state.back).cast()
 }
 
-/// The back buffer, made equal to what was published last, to be changed in part.
+/// The back buffer as a copy of the last publication, to be changed in part.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_snapshot_edit(writer: *mut AsofSnapshotWriter) -> *mut c_void {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe {
         let writer = &mut *writer;
         writer.copy_to_back(0..writer.memory.size);
@@ -174,14 +175,14 @@ pub unsafe extern "C" fn asof_snapshot_edit(writer: *mut AsofSnapshotWriter) -> 
     }
 }
 
-/// From now on this writer edits by tiles of so many bytes; how many tiles that are, 0 if a tile has no byte. Each buffer is then
-/// copied whole once, and after that an edit costs as much as the tiles that it touches.
+/// From now on this writer edits by tiles of `tile_size` bytes. Returns the number of tiles; 0 if `tile_size` is 0.
+/// Each buffer is copied entirely once; after that an edit costs only the tiles that it touches.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_snapshot_use_tiles(
     writer: *mut AsofSnapshotWriter,
     tile_size: usize,
 ) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let writer = unsafe { &mut *writer };
     if tile_size == 0 {
         return 0;
@@ -191,24 +192,25 @@ pub unsafe extern "C" fn asof_snapshot_use_tiles(
     writer.tiles.insert(book).tiles()
 }
 
-/// A tile of the back buffer, from 0 on, to be changed in part: it holds what was published last, and what was changed since.
-/// Null if there is no such tile.
+/// A tile of the back buffer, counted from 0, to be changed in part: it holds the last publication and the changes
+/// since. Null if it does not exist.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_snapshot_edit_tile(
     writer: *mut AsofSnapshotWriter,
     tile: usize,
 ) -> *mut c_void {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { self::tile(&mut *writer, tile, true) }
 }
 
-/// A tile of the back buffer, from 0 on, to be written whole: it holds some older contents. Null if there is no such tile.
+/// A tile of the back buffer, counted from 0, to be overwritten entirely: it holds some older contents. Null if it does
+/// not exist.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_snapshot_overwrite_tile(
     writer: *mut AsofSnapshotWriter,
     tile: usize,
 ) -> *mut c_void {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { self::tile(&mut *writer, tile, false) }
 }
 
@@ -226,10 +228,10 @@ fn tile(writer: &mut AsofSnapshotWriter, tile: usize, is_edit: bool) -> *mut c_v
     writer.memory.value(back).wrapping_add(bytes.start).cast()
 }
 
-/// Gives the back buffer to all readers; another one is the back buffer then.
+/// Gives the back buffer to all readers; another one becomes the back buffer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_snapshot_publish(writer: *mut AsofSnapshotWriter, stamp: u64) {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let writer = unsafe { &mut *writer };
     if let Some(mut tiles) = writer.tiles.take() {
         tiles.publish(writer.state.back, |bytes| writer.copy_to_back(bytes));
@@ -239,21 +241,21 @@ pub unsafe extern "C" fn asof_snapshot_publish(writer: *mut AsofSnapshotWriter, 
     state.publish(memory, MonoStamp(stamp), &mut Whole);
 }
 
-/// How many values were published, through all of the segment's life.
+/// The number of values published over the segment's lifetime.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_snapshot_generation(writer: *const AsofSnapshotWriter) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { &*writer }.state.generation
 }
 
-/// Gives the writing end up.
+/// Closes the writing end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_snapshot_writer_close(writer: *mut AsofSnapshotWriter) {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { close(writer) }
 }
 
-/// Opens (or makes) a large value with so many readers, as the how-manieth of them, from 0 on.
+/// Opens or creates a large value with `readers` readers, as reader `number`, counted from 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_snapshot_reader_open(
     name: *const c_char,
@@ -261,7 +263,7 @@ pub unsafe extern "C" fn asof_snapshot_reader_open(
     readers: u32,
     number: u32,
 ) -> *mut AsofSnapshotReader {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let opened = unsafe { open(name, &value, readers) };
     boxed(opened.and_then(|memory| {
         let (number, count) = (number as usize, memory.readers);
@@ -277,35 +279,35 @@ pub unsafe extern "C" fn asof_snapshot_reader_open(
     }))
 }
 
-/// Whether something was published that this reader has not taken yet.
+/// Whether there is a publication that this reader has not taken yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_snapshot_has_new(reader: *const AsofSnapshotReader) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let reader = unsafe { &*reader };
     reader.state.has_new(&reader.memory)
 }
 
-/// The newest value, in place; it stays as it is until the next call. Of generation 0 before the first.
+/// The newest value, in place; it does not change until the next call. Generation 0 before the first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_snapshot_latest(
     reader: *mut AsofSnapshotReader,
     meta: *mut AsofMeta,
 ) -> *const c_void {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     let reader = unsafe { &mut *reader };
     reader.state.take_newest(&reader.memory);
-    // SAFETY: the mailbox says that this reader has the buffer.
+    // SAFETY: by the mailbox this reader has the buffer.
     unsafe { tell(meta, reader.memory.meta(reader.state.held)) };
     reader.memory.value(reader.state.held).cast_const().cast()
 }
 
-/// The value that this reader has, whatever was published since.
+/// The value that this reader holds, whatever was published since.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_snapshot_current(
     reader: *const AsofSnapshotReader,
     meta: *mut AsofMeta,
 ) -> *const c_void {
-    // SAFETY: the caller's promise; the mailbox says that this reader has the buffer.
+    // SAFETY: upheld by the caller; by the mailbox this reader has the buffer.
     unsafe {
         let reader = &*reader;
         tell(meta, reader.memory.meta(reader.state.held));
@@ -313,10 +315,10 @@ pub unsafe extern "C" fn asof_snapshot_current(
     }
 }
 
-/// Gives a reading end up.
+/// Closes a reading end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_snapshot_reader_close(reader: *mut AsofSnapshotReader) {
-    // SAFETY: the caller's promise.
+    // SAFETY: upheld by the caller.
     unsafe { close(reader) }
 }
 

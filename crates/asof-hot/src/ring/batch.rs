@@ -6,8 +6,8 @@ use crate::handle::Handle;
 use crate::stamp::{Meta, MonoStamp};
 use crate::steps::Whole;
 
-/// Slots being filled, in order. [`commit`](Self::commit) gives them to the consumer; dropping this is as if they had
-/// never been taken.
+/// Slots being filled, in order. [`commit`](Self::commit) gives them to the consumer; dropping this returns them
+/// unused.
 pub struct WriteBatch<'a, T, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> {
     pub(super) producer: &'a mut Producer<T, N, P, H>,
     pub(super) first: usize,
@@ -17,18 +17,19 @@ pub struct WriteBatch<'a, T, const N: usize, P: Policy, H: Handle<Target = Ring<
 impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>>
     WriteBatch<'_, T, N, P, H>
 {
-    /// How many slots these are.
+    /// The number of slots.
     #[allow(clippy::len_without_is_empty)] // there is always one
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Fills each slot in turn; `fill` is given how-manieth it is, and the contents of its last use.
+    /// Fills each slot in turn; `fill` receives its index and the contents of its last use.
     pub fn fill(&mut self, mut fill: impl FnMut(usize, &mut T)) {
         for index in 0..self.count {
             let slot = wrapped(&*self.producer.memory, self.first + index);
             let frame = self.producer.place(slot).get_mut();
-            // SAFETY: the slot is free, so it is the producer's, which this guard borrows; one at a time is handed out.
+            // SAFETY: the slot is free, so it belongs to the producer, which this guard borrows; one at a time is
+            // handed out.
             fill(index, &mut unsafe { frame.deref() }.value);
         }
     }
@@ -46,7 +47,7 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>>
     }
 }
 
-/// Samples being read in place, in order. Dropping this gives the slots back to the producer.
+/// Samples being read in place, in order. Dropping this returns the slots to the producer.
 pub struct ReadBatch<'a, T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> {
     pub(super) consumer: &'a mut Consumer<T, N, P, H>,
     pub(super) first: Claim,
@@ -56,18 +57,18 @@ pub struct ReadBatch<'a, T: Send, const N: usize, P: Policy, H: Handle<Target = 
 impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>>
     ReadBatch<'_, T, N, P, H>
 {
-    /// How many samples these are.
+    /// The number of samples.
     #[allow(clippy::len_without_is_empty)] // there is always one
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// How many samples before these were dropped unread by the producer.
+    /// The number of samples before these that the producer dropped unread.
     pub fn missed(&self) -> u64 {
         self.first.missed as u64
     }
 
-    /// Looks at each sample in turn.
+    /// Calls `look` with each sample in turn.
     pub fn for_each(&self, mut look: impl FnMut(&T, Meta)) {
         for index in 0..self.count {
             let claim = self.claim(index);
@@ -101,7 +102,7 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Drop
     }
 }
 
-/// A slot, counted on past the last one.
+/// A slot index that wraps around after the last slot.
 pub(crate) fn wrapped<M: Memory>(memory: &M, index: usize) -> usize {
     if index >= memory.slots() {
         index - memory.slots()

@@ -1,4 +1,4 @@
-//! The end that empties slots.
+//! The reading end.
 
 use core::marker::PhantomData;
 use core::ops::Deref;
@@ -10,7 +10,7 @@ use crate::order;
 use crate::stamp::{Meta, Reading};
 use crate::sync::{ConstPtr, Ordering, SharedCell};
 
-/// The end of a ring that reads. There is one.
+/// The reading end of a ring. There is one.
 pub struct Consumer<
     T,
     const N: usize,
@@ -23,10 +23,10 @@ pub struct Consumer<
 }
 
 impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Consumer<T, N, P, H> {
-    /// Becomes the consumer; goes on with the oldest sample that nobody has read to the end.
+    /// Becomes the consumer; continues with the oldest sample that was not read completely.
     ///
-    /// A sample that a consumer of a ring that drops was reading when it died is lost with it; of a ring that
-    /// refuses it is read again.
+    /// The sample that a consumer was reading when it died is lost in a ring that drops, and read again in a ring that
+    /// refuses.
     ///
     /// # Safety
     /// No other consumer of this memory is alive.
@@ -44,7 +44,7 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Cons
     #[inline(always)]
     pub fn try_read(&mut self) -> Option<ReadSlot<'_, T, N, P, H>> {
         let claim = self.state.claim(&*self.memory)?;
-        // Only a ring that drops can let a newer sample go that older ones were given back for.
+        // Only a ring that drops can lose a newer sample for which older ones were returned.
         let skipped = if P::DROPS {
             self.state.take_gone_past()
         } else {
@@ -53,13 +53,13 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Cons
         Some(self.hold(claim, skipped))
     }
 
-    /// The newest sample, in place; older ones are given back unread, and [`ReadSlot::skipped`] says how many.
+    /// The newest sample, in place; older ones are returned unread, and counted by [`ReadSlot::skipped`].
     pub fn try_latest(&mut self) -> Option<ReadSlot<'_, T, N, P, H>> {
         let (claim, skipped) = self.state.claim_newest(&*self.memory)?;
         Some(self.hold(claim, skipped))
     }
 
-    /// Up to `most` samples in a row, in place, given back together; `None` if there is none.
+    /// Up to `most` consecutive samples, in place, returned together; `None` if there is none.
     pub fn try_read_batch(&mut self, most: usize) -> Option<ReadBatch<'_, T, N, P, H>> {
         if most == 0 {
             return None;
@@ -91,19 +91,19 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Cons
         self.state.has_next(&*self.memory)
     }
 
-    /// How many samples were dropped unread, through all of the ring's life.
+    /// The number of samples dropped unread over the ring's lifetime.
     pub fn lost(&self) -> u64 {
         self.memory.lost().load(Ordering::Relaxed) as u64
     }
 
-    /// The most samples that waited at once, through all of the ring's life: how large it has to be.
+    /// The most samples that waited at once over the ring's lifetime: how large it has to be.
     pub fn high_water(&self) -> u64 {
         self.memory.high_water().load(Ordering::Relaxed) as u64
     }
 
-    /// Whether the producer is gone, or has not come yet. All that it wrote is seen by those who see this: when this holds
-    /// and there is then nothing to read, nothing more will come, unless from a successor. In shared memory also if its
-    /// process was killed; this asks the kernel there.
+    /// Whether the producer is gone, or not there yet. A thread that sees this sees everything that it wrote: if there
+    /// is then nothing to read, nothing more will come, except from a successor. In shared memory this asks the kernel
+    /// and also detects a killed process.
     pub fn is_abandoned(&self) -> bool {
         let is_here = || self.memory.producer_is_here.load(order::end_leave_load()) != 0;
         !self.memory.is_opposite_alive().unwrap_or_else(is_here)
@@ -135,10 +135,10 @@ impl<T, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Drop
     }
 }
 
-/// A sample being read in place. Dropping it gives the slot back to the producer.
+/// A sample being read in place. Dropping it returns the slot to the producer.
 pub struct ReadSlot<'a, T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> {
     consumer: &'a mut Consumer<T, N, P, H>,
-    /// There until the guard is dropped.
+    /// `Some` until the guard is dropped.
     frame: Option<ConstPtr<Frame<T>>>,
     claim: Claim,
     skipped: usize,
@@ -155,17 +155,17 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>>
         }
     }
 
-    /// How many samples before this one were dropped unread by the producer.
+    /// The number of samples before this one that the producer dropped unread.
     pub fn missed(&self) -> u64 {
         self.claim.missed as u64
     }
 
-    /// How many older samples [`Consumer::try_latest`] went past on the way to this one.
+    /// The number of older samples that [`Consumer::try_latest`] skipped.
     pub fn skipped(&self) -> usize {
         self.skipped
     }
 
-    /// Dies with the slot in hand, as a process can; for the models.
+    /// Dies while holding the slot, as a process can; for the models.
     #[cfg(loom)]
     pub fn die(mut self) {
         self.frame = None;

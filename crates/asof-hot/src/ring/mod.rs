@@ -1,7 +1,7 @@
 //! A ring of slots: one producer, one consumer, nothing copied.
 //!
-//! Every slot carries its own mark beside its contents, so that a hand-over moves one cache line fewer than a ring
-//! with two indexes does. Slots are reused, never rebuilt: a `Vec` in one keeps its capacity.
+//! Every slot carries its own mark beside its contents, so that a hand-over moves one cache line fewer than in a ring
+//! with two indexes. Slots are reused, never rebuilt: a `Vec` in one keeps its capacity.
 
 mod batch;
 mod consumer;
@@ -25,9 +25,9 @@ pub(crate) use protocol::{ConsumerState, Memory, ProducerState};
 /// What happens when the ring is full.
 pub trait Policy: sealed::Policy {}
 
-/// A full ring takes nothing more until something was read: nothing that was written is ever lost.
+/// A full ring refuses writes until a sample is read: nothing that was written is ever lost.
 pub struct Refuse;
-/// A full ring gives up its oldest sample that nobody is reading: what is read is never older than it must be.
+/// A full ring drops its oldest sample that is not being read: what is read is as new as possible.
 pub struct DropOldest;
 
 impl Policy for Refuse {}
@@ -36,9 +36,9 @@ impl Policy for DropOldest {}
 mod sealed {
     pub trait Policy: Send + Sync + 'static {
         const DROPS: bool;
-        /// Slots beyond the capacity: to drop the oldest, one is under the reader and one under the writer.
+        /// Slots beyond the capacity: for dropping the oldest, one for the reader and one for the writer.
         type Spare<S>;
-        /// Which slot each of the last N samples went to.
+        /// The slot of each of the last N samples.
         type Book<const N: usize>: AsRef<[u32]> + AsMut<[u32]>;
         fn empty_book<const N: usize>() -> Self::Book<N>;
     }
@@ -63,12 +63,12 @@ mod sealed {
 /// The memory of a ring that holds up to N samples.
 #[repr(C)]
 pub struct Ring<T, const N: usize, P: Policy = Refuse> {
-    /// The position of the newest; kept by a ring that drops, whose consumer can fall behind.
+    /// The position of the newest; kept by a ring that drops, whose consumer can be overtaken.
     head: Padded<AtomicMark>,
     lost: Padded<AtomicMark>,
     refused: AtomicMark,
     high_water: AtomicCounter,
-    /// 1 while the end lives, as far as it can tell itself.
+    /// 1 while the end exists. Set and cleared by the end itself, so a killed process leaves it at 1.
     producer_is_here: AtomicWord,
     consumer_is_here: AtomicWord,
     slots: Slots<T, N, P>,
@@ -80,8 +80,8 @@ struct Slots<T, const N: usize, P: Policy> {
     spare: P::Spare<Slot<T>>,
 }
 
-/// Invariant: the frame belongs to whom the mark says: to the producer while it is free, to the consumer while it is
-/// ready (or, in a ring that drops, being read).
+/// Invariant: the frame's owner is given by the mark: the producer while it is free, the consumer while it is ready
+/// (or, in a ring that drops, being read).
 #[repr(C, align(128))]
 struct Slot<T> {
     mark: AtomicMark,
@@ -95,7 +95,7 @@ pub(crate) struct Frame<T> {
     value: T,
 }
 
-/// Makes a ring that refuses when it is full, with `init` making the contents of each slot.
+/// Creates a ring that refuses when it is full; `init` makes the contents of each slot.
 ///
 /// ```
 /// use asof_hot::{ring, MonoStamp};
@@ -110,7 +110,7 @@ pub(crate) struct Frame<T> {
 /// let scan = consumer.try_read().expect("a scan is there");
 /// assert_eq!(scan.len(), 720);
 /// assert_eq!(scan.meta().stamp, MonoStamp(20));
-/// drop(scan); // the slot, its Vec and all, goes back to the producer
+/// drop(scan); // returns the slot, including its Vec, to the producer
 /// assert!(consumer.try_read().is_none());
 /// ```
 #[cfg(feature = "alloc")]
@@ -120,7 +120,7 @@ pub fn ring<T: Send, const N: usize>(
     ring_with_policy(init)
 }
 
-/// Makes a ring that gives up its oldest sample when it is full.
+/// Creates a ring that drops its oldest sample when it is full.
 ///
 /// ```
 /// use asof_hot::{ring_drop_oldest, MonoStamp};
@@ -156,7 +156,7 @@ fn ring_with_policy<T: Send, const N: usize, P: Policy>(
 }
 
 impl<T: Send, const N: usize, P: Policy> Ring<T, N, P> {
-    /// A ring on the spot, to be [`split`](Self::split); `init` makes the contents of each slot.
+    /// A ring by value, to be [`split`](Self::split); `init` makes the contents of each slot.
     pub fn new(init: impl FnMut() -> T) -> Self {
         let mut ring = MaybeUninit::uninit();
         // SAFETY: there is room for a ring; it is filled before it is used.
@@ -166,13 +166,13 @@ impl<T: Send, const N: usize, P: Policy> Ring<T, N, P> {
         }
     }
 
-    /// The two ends, for as long as this is borrowed.
+    /// The two ends, which borrow this.
     pub fn split(&mut self) -> (Producer<T, N, P, &Self>, Consumer<T, N, P, &Self>) {
-        // SAFETY: borrowed for changing, so no other end is alive.
+        // SAFETY: borrowed mutably, so no other end is alive.
         unsafe { (Producer::attach(&*self), Consumer::attach(&*self)) }
     }
 
-    /// Fills a ring in place: the slots may be too large to go over the stack.
+    /// Fills a ring in place: the slots may be too large for the stack.
     ///
     /// # Safety
     /// `place` is valid for writing a ring.
@@ -202,7 +202,7 @@ impl<T: Send, const N: usize, P: Policy> Ring<T, N, P> {
 impl<T, const N: usize, P: Policy> Ring<T, N, P> {
     const SLOTS: usize = N + size_of::<P::Spare<u8>>();
 
-    /// Where things lie: head, lost, refused, high water, slots; the size of a slot, and in it the stamp and the value.
+    /// Offsets: head, lost, refused, high water, slots; the size of a slot, and in it the stamp and the value.
     #[cfg(all(test, feature = "ffi", not(loom)))]
     pub(crate) fn offsets() -> [usize; 8] {
         use core::mem::offset_of;
@@ -223,7 +223,7 @@ impl<T, const N: usize, P: Policy> Ring<T, N, P> {
     fn slot(&self, index: usize) -> &Slot<T> {
         debug_assert!(index < Self::SLOTS);
         let slots = (&raw const self.slots).cast::<Slot<T>>();
-        // SAFETY: the slots lie side by side, regular then spare, as their layout is C's; the index is one of them.
+        // SAFETY: the slots are contiguous, regular then spare, as their layout is C's; the index is one of them.
         unsafe { &*slots.add(index) }
     }
 }

@@ -1,4 +1,4 @@
-//! The end that fills slots.
+//! The writing end.
 
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
@@ -13,7 +13,7 @@ use crate::sync::SharedLook;
 use crate::sync::{MutPtr, Ordering, SharedCell};
 use crate::words::fetch_for_writing;
 
-/// The end of a ring that writes. There is one.
+/// The writing end of a ring. There is one.
 pub struct Producer<
     T,
     const N: usize,
@@ -27,7 +27,7 @@ pub struct Producer<
 }
 
 impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Producer<T, N, P, H> {
-    /// Becomes the producer; goes on where the last one stopped.
+    /// Becomes the producer; continues where the last one stopped.
     ///
     /// # Safety
     /// No other producer of this memory is alive.
@@ -43,20 +43,20 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Prod
         }
     }
 
-    /// How many bytes of the next slot to fetch into this core's cache after each commit.
+    /// Sets how many bytes of the next slot to prefetch into this core's cache after each commit.
     ///
-    /// The consumer's core has those lines; fetching them while the consumer is at work takes the transfer off the
-    /// next write. The whole slot if it has 1 KB or more, else nothing, unless told otherwise here; a producer that
-    /// touches only the beginning of large slots, or that runs on the consumer's core, wants less.
+    /// The consumer's core has those lines; fetching them while the consumer works takes the transfer off the next
+    /// write. By default the entire slot if it has 1 KB or more, else nothing. Use less for a producer that writes only
+    /// the beginning of large slots, or that runs on the consumer's core.
     pub fn fetch_ahead(&mut self, bytes: usize) {
         self.fetch_ahead = bytes.min(size_of::<Frame<T>>());
     }
 
-    /// A slot to fill in place, still holding what was in it when it was last used.
+    /// A slot to fill in place, with the contents of its last use.
     ///
     /// `None` if the ring is full (which [`refused`](Self::refused) counts). A ring that drops its oldest never is:
-    /// while a reader holds a batch, or died with one, fewer samples are kept beside it (of N, two at the least), and
-    /// one may be dropped for a slot that is then not committed.
+    /// while a reader holds a batch, or died with one, fewer samples are kept beside it (at least two of N), and one
+    /// may be dropped for a slot that is then not committed.
     #[inline(always)]
     pub fn try_write(&mut self) -> Option<WriteSlot<'_, T, N, P, H>> {
         let slot = self.state.claim(&*self.memory)?;
@@ -67,13 +67,13 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Prod
         })
     }
 
-    /// Whether there is a slot to write to; asking is not counted as refused.
+    /// Whether there is a slot to write to; does not count as refused.
     #[inline(always)]
     pub fn has_room(&mut self) -> bool {
         self.state.has_room(&*self.memory)
     }
 
-    /// Up to `most` slots in a row, to fill in place and commit together; `None` if the ring is full.
+    /// Up to `most` consecutive slots, to fill in place and commit together; `None` if the ring is full.
     pub fn try_write_batch(&mut self, most: usize) -> Option<WriteBatch<'_, T, N, P, H>> {
         let first = self.state.claim(&*self.memory)?;
         let count = self.state.free_in_a_row(&*self.memory, most);
@@ -100,29 +100,29 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Prod
         }
     }
 
-    /// How many samples were committed by now, through all of the ring's life.
+    /// The number of samples committed over the ring's lifetime.
     pub fn committed(&self) -> u64 {
         self.state.position() as u64 - 1
     }
 
-    /// How many committed samples were dropped unread.
+    /// The number of committed samples that were dropped unread.
     pub fn lost(&self) -> u64 {
         self.memory.lost().load(Ordering::Relaxed) as u64
     }
 
-    /// How many times there was no slot to write to.
+    /// How often there was no slot to write to.
     pub fn refused(&self) -> u64 {
         self.memory.refused().load(Ordering::Relaxed) as u64
     }
 
-    /// The most samples that waited at once, through all of the ring's life: how large it has to be. Counted whenever the
+    /// The most samples that waited at once over the ring's lifetime: how large it has to be. Counted whenever the
     /// consumer takes one, and when there was no room.
     pub fn high_water(&self) -> u64 {
         self.memory.high_water().load(Ordering::Relaxed) as u64
     }
 
-    /// Whether the consumer is gone, or has not come yet: whatever is written then waits for a successor. In shared
-    /// memory also if its process was killed; this asks the kernel there.
+    /// Whether the consumer is gone, or not there yet: whatever is written then waits for a successor. In shared memory
+    /// this asks the kernel and also detects a killed process.
     pub fn is_abandoned(&self) -> bool {
         let is_here = || self.memory.consumer_is_here.load(order::end_leave_load()) != 0;
         !self.memory.is_opposite_alive().unwrap_or_else(is_here)
@@ -153,7 +153,7 @@ impl<T, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Drop
     }
 }
 
-/// A slot being filled. [`commit`](Self::commit) gives it to the consumer; dropping it is as if it had never been taken.
+/// A slot being filled. [`commit`](Self::commit) gives it to the consumer; dropping it returns it unused.
 pub struct WriteSlot<'a, T, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> {
     producer: &'a mut Producer<T, N, P, H>,
     frame: MutPtr<Frame<T>>,
@@ -168,7 +168,7 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>>
         self.commit_steps(stamp, &mut Whole);
     }
 
-    /// Commits but dies after so many steps, as a process can; for the models.
+    /// Commits but dies after `steps` steps, as a process can; for the models.
     #[cfg(loom)]
     pub fn commit_and_die(self, stamp: MonoStamp, steps: usize) {
         self.commit_steps(stamp, &mut crate::steps::DiesAfter(steps));
@@ -177,7 +177,7 @@ impl<T: Send, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>>
     #[inline(always)]
     fn commit_steps(self, stamp: MonoStamp, steps: &mut impl Steps) {
         let WriteSlot { producer, frame } = self;
-        // SAFETY: the slot is free, so it is the producer's, which this guard borrows.
+        // SAFETY: the slot is free, so it belongs to the producer, which this guard borrows.
         unsafe { frame.deref() }.stamp = stamp;
         drop(frame);
         producer.publish(steps);
@@ -190,7 +190,8 @@ impl<T, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> Deref
     type Target = T;
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: the slot is free, so it is the producer's, which this guard borrows. Shared, as the guard is here.
+        // SAFETY: the slot is free, so it belongs to the producer, which this guard borrows. Shared, as the guard is
+        // here.
         &unsafe { self.frame.shared() }.value
     }
 }
@@ -200,7 +201,7 @@ impl<T, const N: usize, P: Policy, H: Handle<Target = Ring<T, N, P>>> DerefMut
 {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the slot is free, so it is the producer's, which this guard borrows.
+        // SAFETY: the slot is free, so it belongs to the producer, which this guard borrows.
         &mut unsafe { self.frame.deref() }.value
     }
 }

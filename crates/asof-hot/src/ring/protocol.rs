@@ -1,6 +1,6 @@
-//! The marks, and who may change them.
+//! The marks, and which end may change them.
 //!
-//! A mark is a position (the how-manieth sample this is, from 1) and a state; 0 on a slot that was never used:
+//! A mark is a position (the number of the sample, counted from 1) and a state; 0 on a slot that was never used:
 //!
 //! ```text
 //!            producer commits            consumer claims (only where the producer may drop)
@@ -10,7 +10,7 @@
 //!      └──────────── consumer is done ◄──────────────────────┘
 //! ```
 //!
-//! A dead process leaves every slot in one of these states, and its successor finds its place from the marks alone.
+//! A dead process leaves every slot in one of these states, and its successor finds its position from the marks alone.
 
 use crate::claim::Claim;
 use crate::order;
@@ -27,7 +27,7 @@ const fn mark(position: Word, state: Word) -> Word {
     position << 2 | state
 }
 
-/// Whether a position lies at or after another; positions may wrap, but not by half of their range at once.
+/// Whether a position is at or after another; positions may wrap, but not by half of their range at once.
 const fn is_from(position: Word, start: Word) -> bool {
     // Two bits of a word are the state.
     position.wrapping_sub(start) << 2 <= Word::MAX / 2
@@ -56,8 +56,8 @@ fn after<M: Memory>(memory: &M, slot: usize) -> usize {
 
 /// The slot and the position of the newest sample that was ever in the ring, from the marks; position 0 if none was.
 ///
-/// For a producer that takes over. Positions are told by producers alone, all before its time; a consumer leaves them
-/// as they are, so a mark of any age will do, and there is nothing to acquire.
+/// For a producer that takes over. Only producers write positions, all before this one; a consumer does not change
+/// them, so a mark of any age will do, and there is nothing to acquire.
 fn newest<M: Memory>(memory: &M) -> (usize, Word) {
     let mut newest = (memory.slots() - 1, 0);
     for slot in 0..memory.slots() {
@@ -69,15 +69,15 @@ fn newest<M: Memory>(memory: &M) -> (usize, Word) {
     newest
 }
 
-/// What the producer knows.
+/// The producer's state.
 pub(crate) struct ProducerState<Book> {
     /// The position of the next sample.
     position: Word,
     /// Where it will go, if that slot is free.
     slot: usize,
-    /// Which slot each of the last samples went to, by position modulo the capacity; empty where nothing is dropped.
+    /// The slot of each of the last samples, by position modulo the capacity; empty if nothing is dropped.
     book: Book,
-    /// The place in the book of the next sample.
+    /// The index in the book of the next sample.
     page: usize,
 }
 
@@ -95,7 +95,7 @@ impl<Book: AsRef<[u32]> + AsMut<[u32]>> ProducerState<Book> {
                 } else if is_from(position, oldest) {
                     book.as_mut()[position as usize % capacity] = slot as u32;
                 } else {
-                    // A producer died after it gave a sample and before it dropped the one that this was to replace.
+                    // A producer died after publishing a sample and before dropping the one that it replaces.
                     drop_unread(memory, slot, position);
                 }
             }
@@ -137,7 +137,7 @@ impl<Book: AsRef<[u32]> + AsMut<[u32]>> ProducerState<Book> {
         None
     }
 
-    /// How many slots in a row, from the claimed one on, are free, up to `most`.
+    /// The number of consecutive free slots, from the claimed one on, up to `most`.
     pub(crate) fn free_in_a_row<M: Memory>(&self, memory: &M, most: usize) -> usize {
         let mut slot = self.slot;
         let mut count = 0;
@@ -157,10 +157,10 @@ impl<Book: AsRef<[u32]> + AsMut<[u32]>> ProducerState<Book> {
         is_free.then_some(self.slot)
     }
 
-    /// Drops the oldest sample, for its slot: a reader holds so many that no other slot is left.
+    /// Drops the oldest sample to free its slot: a reader holds so many that no other slot is left.
     ///
     /// All samples that can be dropped are in the book, which has the last ones up to the capacity. If each of them was
-    /// claimed before it could be dropped, then so many are being read that others were given back.
+    /// claimed before it could be dropped, then so many are being read that others were returned.
     #[cold]
     fn make_room<M: Memory>(&mut self, memory: &M) -> bool {
         let capacity = memory.capacity();
@@ -176,7 +176,7 @@ impl<Book: AsRef<[u32]> + AsMut<[u32]>> ProducerState<Book> {
         false
     }
 
-    /// Whether a slot can be had, be it by dropping what is in it.
+    /// Whether there is a slot, possibly by dropping its sample.
     pub(crate) fn has_room<M: Memory>(&mut self, memory: &M) -> bool {
         self.free_ahead(memory).is_some()
             || M::DROPS
@@ -185,12 +185,11 @@ impl<Book: AsRef<[u32]> + AsMut<[u32]>> ProducerState<Book> {
                         .any(|slot| memory.mark(slot).load(Ordering::Relaxed) & STATE == READY))
     }
 
-    /// Goes past the slots that are being read.
+    /// Skips the slots that are being read.
     ///
-    /// Twice around: the first time a slot may still look as if it were being read that was given back. But a reader
-    /// holds no more than the capacity at once, and there are two slots more. So if all look as if they were being read,
-    /// the one that was taken last was taken after others were given back, and to have seen that is to see those free,
-    /// the second time around.
+    /// Twice around: the first time a returned slot may still look as if it were being read. But a reader holds at most
+    /// the capacity at once, and there are two more slots. So if all look as if they were being read, the one that was
+    /// taken last was taken after others were returned, and having seen that, the second round sees those free.
     #[cold]
     pub(crate) fn find_free<M: Memory>(&mut self, memory: &M) -> bool {
         for _ in 0..2 * memory.slots() {
@@ -202,7 +201,7 @@ impl<Book: AsRef<[u32]> + AsMut<[u32]>> ProducerState<Book> {
         false
     }
 
-    /// Gives the claimed slot to the consumer and, where the ring drops, makes room for that.
+    /// Gives the claimed slot to the consumer and, if the ring drops, makes room for it.
     #[inline(always)]
     pub(crate) fn publish<M: Memory>(&mut self, memory: &M, steps: &mut impl Steps) {
         if steps.stop() {
@@ -235,12 +234,12 @@ impl<Book: AsRef<[u32]> + AsMut<[u32]>> ProducerState<Book> {
     }
 }
 
-/// Drops a sample if nobody has read it, or is reading it; whether it was there.
+/// Drops a sample unless it was read or is being read; returns whether it was dropped.
 #[inline(always)]
 fn drop_unread<M: Memory>(memory: &M, slot: usize, position: Word) -> bool {
     let slot = memory.mark(slot);
     let (ready, free) = (mark(position, READY), mark(position, FREE));
-    // Nothing to acquire: the consumer has not touched what is still ready.
+    // Nothing to acquire: the consumer has not touched a sample that is still ready.
     let is_dropped = slot.load(Ordering::Relaxed) == ready
         && slot
             .compare_exchange(ready, free, order::ring_drop(), Ordering::Relaxed)
@@ -253,10 +252,10 @@ fn drop_unread<M: Memory>(memory: &M, slot: usize, position: Word) -> bool {
     is_dropped
 }
 
-/// Notes how many samples waited at once.
+/// Records how many samples waited at once.
 #[inline(always)]
 fn saw_waiting<M: Memory>(memory: &M, count: usize) {
-    // A look first: this is called all the time by a ring that drops all the time, and both ends write it.
+    // A load first: a ring that drops constantly calls this constantly, and both ends write it.
     if (memory.high_water().load(Ordering::Relaxed) as usize) < count {
         memory
             .high_water()
@@ -264,20 +263,20 @@ fn saw_waiting<M: Memory>(memory: &M, count: usize) {
     }
 }
 
-/// What the consumer knows.
+/// The consumer's state.
 pub(crate) struct ConsumerState {
     /// The position of the next sample.
     position: Word,
-    /// Where it is, unless the producer had to go past slots.
+    /// Its slot, unless the producer had to skip slots.
     slot: usize,
-    /// Samples that were gone past on the way to a newer one, which was then dropped; only where the producer may.
+    /// Samples that were skipped for a newer one, which was then dropped; only in a ring that drops.
     gone_past: usize,
-    /// Samples that were dropped before those; nobody was told of them either.
+    /// Samples that were dropped before those and not reported yet.
     missed_before: Word,
     /// The most samples that were seen to wait at once.
     #[cfg(not(loom))]
     most_waiting: usize,
-    /// Whether the last look found nothing, and whether the last sample was found after such a look.
+    /// Whether the last poll found nothing, and whether the last sample was found after such a poll.
     #[cfg(not(loom))]
     was_empty: bool,
     #[cfg(not(loom))]
@@ -288,18 +287,18 @@ impl ConsumerState {
     /// Takes over from a consumer that is gone, or starts.
     pub(crate) fn attach<M: Memory>(memory: &M) -> Self {
         for slot in 0..memory.slots() {
-            // What is being read was marked by consumers alone, all before this one's time: nothing to acquire.
+            // Only consumers, all before this one, mark slots as being read: nothing to acquire.
             let found = memory.mark(slot).load(Ordering::Relaxed);
             if found & STATE == READING {
-                // A consumer died while it read this: nobody has it now.
+                // A consumer died while it read this: release it.
                 memory
                     .mark(slot)
                     .store(mark(found >> 2, FREE), order::ring_takeover_free_store());
             }
         }
-        // A producer that refuses can only go on until the ring is full, and each of its steps adds to the marks: a
-        // second survey with the same sum saw the same marks, all at once. One that drops may go on for ever, but
-        // then the survey need not be exact, as whatever is missing is looked for.
+        // A producer that refuses can only continue until the ring is full, and each of its steps adds to the marks: a
+        // second survey with the same sum saw the same marks, all at once. One that drops may continue forever, but
+        // then the survey need not be exact, as missing samples are searched for.
         let (mut state, mut sum) = Self::survey(memory);
         if !M::DROPS {
             loop {
@@ -313,7 +312,7 @@ impl ConsumerState {
         state
     }
 
-    /// Where to go on, by the marks as they were seen one after the other, and the sum of them.
+    /// Where to continue, by the marks as they were read one after the other, and their sum.
     fn survey<M: Memory>(memory: &M) -> (Self, Word) {
         let mut oldest: Option<(usize, Word)> = None;
         let mut newest = (memory.slots() - 1, 0);
@@ -376,7 +375,7 @@ impl ConsumerState {
         }
     }
 
-    /// Takes the newest sample and gives older ones back unread; also says how many those were.
+    /// Takes the newest sample and returns older ones unread, with their number.
     pub(crate) fn claim_newest<M: Memory>(&mut self, memory: &M) -> Option<(Claim, usize)> {
         let mut newest = self.claim(memory)?;
         while self.has_next(memory) {
@@ -388,13 +387,13 @@ impl ConsumerState {
         Some((newest, self.take_gone_past()))
     }
 
-    /// How many samples were gone past that nobody was told of.
+    /// The number of skipped samples not reported yet.
     #[inline(always)]
     pub(crate) fn take_gone_past(&mut self) -> usize {
         core::mem::take(&mut self.gone_past)
     }
 
-    /// Whether a sample is there that was not taken yet.
+    /// Whether there is a sample that was not taken yet.
     #[inline(always)]
     pub(crate) fn has_next<M: Memory>(&self, memory: &M) -> bool {
         let is_next =
@@ -405,11 +404,11 @@ impl ConsumerState {
     /// Whether the newest sample was taken.
     #[inline(always)]
     fn has_all<M: Memory>(&self, memory: &M) -> bool {
-        // The head moves after the mark, so it can be behind what was already read.
+        // The head moves after the mark, so it can lag what was already read.
         !is_from(memory.head().load(order::ring_head_load()), self.position)
     }
 
-    /// Takes the next sample only if it lies in the next slot, for batches.
+    /// Takes the next sample only if it is in the next slot, for batches.
     pub(crate) fn claim_next_in_row<M: Memory>(&mut self, memory: &M) -> Option<Claim> {
         if !M::DROPS {
             return self.claim(memory);
@@ -418,11 +417,11 @@ impl ConsumerState {
         Self::claim_at(memory, slot, position).then(|| self.took(memory, slot, position))
     }
 
-    /// The producer has dropped samples, or gone past a slot: looks for the oldest that is left.
+    /// The producer has dropped samples or skipped a slot: searches for the oldest that is left.
     #[cold]
     fn claim_elsewhere<M: Memory>(&mut self, memory: &M) -> Option<Claim> {
-        // Each round that fails means that the producer has dropped yet more, so there is no end to how often it
-        // could happen but there is one to how long this tries.
+        // Each failed round means that the producer has dropped more samples. That could go on forever, so the number
+        // of rounds is bounded.
         for _ in 0..=memory.slots() {
             if self.has_all(memory) {
                 return None;
@@ -451,7 +450,7 @@ impl ConsumerState {
     fn claim_at<M: Memory>(memory: &M, slot: usize, position: Word) -> bool {
         let expected = mark(position, READY);
         let slot = memory.mark(slot);
-        // Look first: an empty ring is polled, and an exchange would take the line from the producer each time.
+        // Load first: an empty ring is polled, and an exchange would take the cache line from the producer each time.
         slot.load(Ordering::Relaxed) == expected
             && slot
                 .compare_exchange(
@@ -480,11 +479,12 @@ impl ConsumerState {
         }
     }
 
-    /// Counts how many samples wait, from the one that was just taken on, if they are more than ever before.
+    /// Updates the high water mark: counts how many samples wait, from the one just taken, if there are more than ever
+    /// before.
     ///
-    /// They wait in a row. So there are more than ever before if the one is there that would be that many after this
-    /// one. Not after a look that found nothing: the producer is then most likely at work on the next slot, and a look at
-    /// it would hold it up. The next sample makes up for that, and counts this one too.
+    /// Waiting samples are consecutive. So there are more than ever before if the sample that far after this one is
+    /// there. Not checked after a poll that found nothing: the producer is then most likely working on the next slot,
+    /// and a load of it would slow it down. The next sample makes up for that, and counts this one too.
     #[cfg(not(loom))]
     #[inline(always)]
     fn count_waiting<M: Memory>(&mut self, memory: &M, slot: usize, position: Word) {
@@ -494,7 +494,7 @@ impl ConsumerState {
         if most >= memory.capacity() || (self.is_first && most > 0) {
             return;
         }
-        // So many after this one; the first is the one that was just taken.
+        // This many after this one; the first is the one just taken.
         let distance = most.saturating_sub(before);
         let mut ahead = slot + distance;
         if ahead >= memory.slots() {
@@ -527,7 +527,7 @@ impl ConsumerState {
         saw_waiting(memory, self.most_waiting);
     }
 
-    /// Gives the slot back to the producer.
+    /// Returns the slot to the producer.
     #[inline(always)]
     pub(crate) fn release<M: Memory>(memory: &M, claim: Claim) {
         memory

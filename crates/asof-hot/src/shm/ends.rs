@@ -1,4 +1,4 @@
-//! Which structures can be shared, and the ends that a segment gives.
+//! The structures that can be shared, and the ends of their segments.
 
 #![allow(clippy::type_complexity)] // the ends' types say all that they are
 
@@ -41,20 +41,20 @@ impl<T: Plain, const N: usize> Segment<Latest<T, N>> {
     /// The writer.
     ///
     /// # Errors
-    /// [`ShmError::Taken`] while another lives.
+    /// [`ShmError::Taken`] while another is alive.
     pub fn writer(&self) -> Result<LatestWriter<T, N, Claimed<Latest<T, N>>>, ShmError> {
         let claimed = self.claim(Role::WRITER)?;
         // SAFETY: the claim is on this end, so no other is alive.
         Ok(unsafe { LatestWriter::attach(claimed) })
     }
 
-    /// One more reader.
+    /// A new reader.
     pub fn reader(&self) -> LatestReader<T, N, Mapped<Latest<T, N>>> {
         LatestReader::attach(self.handle())
     }
 }
 
-/// The numbers that stand for the policies.
+/// The numbers of the policies in a segment's header.
 pub trait SharedPolicy: Policy {
     /// 2 for a ring that refuses, 3 for one that drops.
     const KIND: u32;
@@ -86,7 +86,7 @@ where
     /// The producer.
     ///
     /// # Errors
-    /// [`ShmError::Taken`] while another lives.
+    /// [`ShmError::Taken`] while another is alive.
     pub fn producer(&self) -> Result<Producer<T, N, P, Claimed<Ring<T, N, P>>>, ShmError> {
         let claimed = self.claim(Role::WRITER)?;
         // SAFETY: the claim is on this end, so no other is alive.
@@ -96,7 +96,7 @@ where
     /// The consumer.
     ///
     /// # Errors
-    /// [`ShmError::Taken`] while another lives.
+    /// [`ShmError::Taken`] while another is alive.
     pub fn consumer(&self) -> Result<Consumer<T, N, P, Claimed<Ring<T, N, P>>>, ShmError> {
         let claimed = self.claim(Role::READER)?;
         // SAFETY: the claim is on this end, so no other is alive.
@@ -117,7 +117,7 @@ impl<T: Plain, const N: usize, const R: usize> Segment<Broadcast<T, N, R>> {
     /// The producer.
     ///
     /// # Errors
-    /// [`ShmError::Taken`] while another lives.
+    /// [`ShmError::Taken`] while another is alive.
     pub fn producer(
         &self,
     ) -> Result<BroadcastProducer<T, N, R, Claimed<Broadcast<T, N, R>>>, ShmError> {
@@ -126,10 +126,10 @@ impl<T: Plain, const N: usize, const R: usize> Segment<Broadcast<T, N, R>> {
         Ok(unsafe { BroadcastProducer::attach(claimed) })
     }
 
-    /// The how-manieth reader, from 0 on.
+    /// The reader with this number, counted from 0.
     ///
     /// # Errors
-    /// [`ShmError::Taken`] while another with this number lives, [`ShmError::NoSuchEnd`].
+    /// [`ShmError::Taken`] while another with this number is alive, [`ShmError::NoSuchEnd`].
     pub fn reader(
         &self,
         number: usize,
@@ -156,16 +156,16 @@ impl<T: Plain, const R: usize> Segment<Snapshot<T, R>> {
     /// The writer.
     ///
     /// # Errors
-    /// [`ShmError::Taken`] while another lives.
+    /// [`ShmError::Taken`] while another is alive.
     pub fn writer(&self) -> Result<SnapshotWriter<T, R, Claimed<Snapshot<T, R>>>, ShmError> {
         let claimed = self.claim(Role::WRITER)?;
         // SAFETY: the claim is on this end, so no other is alive.
         Ok(unsafe { SnapshotWriter::attach(claimed) })
     }
 
-    /// The writer, by tiles of `tile` cells: an edit costs as much as the tiles that it touches, where
-    /// [`SnapshotWriter::edit`] copies the whole value. For values that are rows of cells, such as `[u8; 1 << 20]`, or
-    /// that have one (`AsRef`, `AsMut`).
+    /// The writer, by tiles of `tile` cells: an edit costs only the tiles that it touches, whereas
+    /// [`SnapshotWriter::edit`] copies the entire value. For values that are arrays of cells, such as `[u8; 1 << 20]`,
+    /// or contain one (`AsRef`, `AsMut`).
     ///
     /// # Errors
     /// [`ShmError::Taken`] while another lives, [`ShmError::Invalid`] if a tile has no cell.
@@ -177,15 +177,15 @@ impl<T: Plain, const R: usize> Segment<Snapshot<T, R>> {
         T: AsRef<[C]> + AsMut<[C]>,
     {
         if tile == 0 {
-            return Err(ShmError::Invalid("a tile has at least one cell".into()));
+            return Err(ShmError::Invalid("a tile needs at least one cell".into()));
         }
         Ok(TileWriter::over(self.writer()?, tile))
     }
 
-    /// The how-manieth reader, from 0 on.
+    /// The reader with this number, counted from 0.
     ///
     /// # Errors
-    /// [`ShmError::Taken`] while another with this number lives, [`ShmError::NoSuchEnd`].
+    /// [`ShmError::Taken`] while another with this number is alive, [`ShmError::NoSuchEnd`].
     pub fn reader(
         &self,
         number: usize,
@@ -206,7 +206,7 @@ unsafe impl<T: Plain, const S: usize, const K: usize> Shared for Mux<T, S, K> {
         layout::<Self, T>(5, [S, K, 0])
     }
     unsafe fn init(place: *mut Self, (sources, locks): Self::Config) {
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         unsafe { place.write(Mux::new(sources, locks)) }
     }
     fn disagreement(&self, (sources, locks): &Self::Config) -> Option<String> {
@@ -215,7 +215,7 @@ unsafe impl<T: Plain, const S: usize, const K: usize> Shared for Mux<T, S, K> {
     }
 }
 
-/// In what the settings of a mux differ.
+/// How the settings of a mux differ.
 pub(crate) fn disagreement(
     (made_sources, made_locks): (&[SourceOptions], &[LockOptions]),
     (sources, locks): (&[SourceOptions], &[LockOptions]),
@@ -232,7 +232,7 @@ pub(crate) fn disagreement(
         if made.masks() != asked.masks() {
             let (there, here) = (made.masks(), asked.masks());
             return Some(std::format!(
-                "lock {number} keeps {there} sources down there, {here} here"
+                "lock {number} masks {there} sources there, {here} here"
             ));
         }
         if made != asked {
@@ -250,10 +250,10 @@ fn span(span: Option<Duration>) -> String {
 }
 
 impl<T: Plain, const S: usize, const K: usize> Segment<Mux<T, S, K>> {
-    /// The end of a source, from 0 on.
+    /// The end of a source, counted from 0.
     ///
     /// # Errors
-    /// [`ShmError::Taken`] while another of this source lives, [`ShmError::NoSuchEnd`].
+    /// [`ShmError::Taken`] while another of this source is alive, [`ShmError::NoSuchEnd`].
     pub fn source(
         &self,
         number: usize,
@@ -266,10 +266,10 @@ impl<T: Plain, const S: usize, const K: usize> Segment<Mux<T, S, K>> {
         Ok(unsafe { MuxSource::attach(claimed, number) })
     }
 
-    /// The end of a lock, from 0 on.
+    /// The end of a lock, counted from 0.
     ///
     /// # Errors
-    /// [`ShmError::Taken`] while another of this lock lives, [`ShmError::NoSuchEnd`].
+    /// [`ShmError::Taken`] while another of this lock is alive, [`ShmError::NoSuchEnd`].
     pub fn lock(&self, number: usize) -> Result<MuxLock<T, S, K, Claimed<Mux<T, S, K>>>, ShmError> {
         if number >= K {
             return Err(ShmError::NoSuchEnd { number, count: K });
@@ -282,24 +282,24 @@ impl<T: Plain, const S: usize, const K: usize> Segment<Mux<T, S, K>> {
     /// The director.
     ///
     /// # Errors
-    /// [`ShmError::Taken`] while another lives.
+    /// [`ShmError::Taken`] while another is alive.
     pub fn director(&self) -> Result<MuxDirector<T, S, K, Claimed<Mux<T, S, K>>>, ShmError> {
         let claimed = self.claim(Role::DIRECTOR)?;
         // SAFETY: the claim is on this end, so no other is alive.
         Ok(unsafe { MuxDirector::attach(claimed) })
     }
 
-    /// Whether the end of a source, from 0 on, is held by a process that is alive.
+    /// Whether the end of a source, counted from 0, is held by a live process.
     pub fn is_source_alive(&self, number: usize) -> bool {
         number < S && self.mapping.is_claimed(Role::source(number))
     }
 
-    /// Whether the end of a lock, from 0 on, is held by a process that is alive.
+    /// Whether the end of a lock, counted from 0, is held by a live process.
     pub fn is_lock_alive(&self, number: usize) -> bool {
         number < K && self.mapping.is_claimed(Role::lock(number))
     }
 
-    /// One more reader.
+    /// A new reader.
     pub fn output(&self) -> MuxOutput<T, S, K, Mapped<Mux<T, S, K>>> {
         MuxOutput::attach(self.handle())
     }
@@ -316,7 +316,7 @@ unsafe impl Shared for EventLatch {
         }
     }
     unsafe fn init(place: *mut Self, silence: Option<Duration>) {
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         unsafe { place.write(EventLatch::new(silence)) }
     }
     fn disagreement(&self, silence: &Option<Duration>) -> Option<String> {
@@ -332,7 +332,7 @@ impl Segment<EventLatch> {
     /// The trigger.
     ///
     /// # Errors
-    /// [`ShmError::Taken`] while another lives.
+    /// [`ShmError::Taken`] while another is alive.
     pub fn trigger(&self) -> Result<LatchTrigger<Claimed<EventLatch>>, ShmError> {
         let claimed = self.claim(Role::WRITER)?;
         // SAFETY: the claim is on this end, so no other is alive.
@@ -342,14 +342,14 @@ impl Segment<EventLatch> {
     /// The resetter.
     ///
     /// # Errors
-    /// [`ShmError::Taken`] while another lives.
+    /// [`ShmError::Taken`] while another is alive.
     pub fn resetter(&self) -> Result<LatchResetter<Claimed<EventLatch>>, ShmError> {
         let claimed = self.claim(Role::READER)?;
         // SAFETY: the claim is on this end, so no other is alive.
         Ok(unsafe { LatchResetter::attach(claimed) })
     }
 
-    /// One more observer.
+    /// A new observer.
     pub fn observer(&self) -> LatchObserver<Mapped<EventLatch>> {
         LatchObserver::attach(self.handle())
     }

@@ -8,7 +8,7 @@ use std::string::String;
 
 use super::{Header, Role, ShmError};
 
-/// What a mapping may be used for.
+/// The access of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
@@ -32,14 +32,14 @@ fn c_path(path: &str) -> Result<CString, ShmError> {
 /// Removes a name.
 pub(crate) fn unlink(path: &str) -> Result<(), ShmError> {
     let path_c = c_path(path)?;
-    // SAFETY: the path ends with a zero and lives through the call.
+    // SAFETY: the path is NUL-terminated and outlives the call.
     if unsafe { libc::shm_unlink(path_c.as_ptr()) } != 0 {
         return Err(named(path, failed("removal")));
     }
     Ok(())
 }
 
-/// The errors that are about a name, told as such.
+/// Errors about a name, with the name.
 fn named(path: &str, error: ShmError) -> ShmError {
     let name = || String::from(path.trim_start_matches('/'));
     match error {
@@ -73,9 +73,9 @@ impl File {
         }
     }
 
-    /// Sets the permissions of a file that was made with them: the process's mask has taken some away.
+    /// Sets the permissions of a new file again: the process's umask has removed some.
     pub(crate) fn permit(&self, permissions: u32) -> Result<(), ShmError> {
-        // SAFETY: the call takes integers only.
+        // SAFETY: the call takes only integers.
         if unsafe { libc::fchmod(self.fd.as_raw_fd(), permissions) } != 0 {
             return Err(failed("setting the permissions"));
         }
@@ -84,31 +84,31 @@ impl File {
 
     fn open_flags(path: &str, flags: libc::c_int, permissions: u32) -> Result<Self, ShmError> {
         let path_c = c_path(path)?;
-        // SAFETY: the path ends with a zero and lives through the call. (The call also sets close-on-exec.)
+        // SAFETY: the path is NUL-terminated and outlives the call. (The call also sets close-on-exec.)
         let fd = unsafe { libc::shm_open(path_c.as_ptr(), flags, permissions) };
         if fd < 0 {
             return Err(named(path, failed("opening")));
         }
-        // SAFETY: the call has just made it, and nobody else has it.
+        // SAFETY: the call has just created it, and no other code has it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(File { fd })
     }
 
-    /// The same file, opened once more: locks belong to the one that opened.
+    /// The same file, opened again: locks belong to the open file description.
     fn open_again(&self) -> Result<Self, ShmError> {
         let path = c_path(&std::format!("/proc/self/fd/{}", self.fd.as_raw_fd()))?;
-        // SAFETY: the path ends with a zero and lives through the call.
+        // SAFETY: the path is NUL-terminated and outlives the call.
         let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
         if fd < 0 {
-            return Err(failed("opening once more"));
+            return Err(failed("reopening"));
         }
-        // SAFETY: the call has just made it, and nobody else has it.
+        // SAFETY: the call has just created it, and no other code has it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(File { fd })
     }
 
     pub(crate) fn size(&self) -> Result<u64, ShmError> {
-        // SAFETY: a stat of zeros is a stat, and it lives through the call.
+        // SAFETY: a zeroed stat is valid, and it outlives the call.
         let stat = unsafe {
             let mut stat: libc::stat = core::mem::zeroed();
             if libc::fstat(self.fd.as_raw_fd(), &raw mut stat) != 0 {
@@ -119,10 +119,10 @@ impl File {
         Ok(stat.st_size as u64)
     }
 
-    /// Makes the file so large, all zeros whatever was in it.
+    /// Resizes the file to `size` bytes, all zeros whatever was in it.
     pub(crate) fn resize_to_zeros(&self, size: usize) -> Result<(), ShmError> {
         for size in [0, size] {
-            // SAFETY: the call takes integers only.
+            // SAFETY: the call takes only integers.
             if unsafe { libc::ftruncate(self.fd.as_raw_fd(), size as libc::off_t) } != 0 {
                 return Err(failed("resizing"));
             }
@@ -130,10 +130,10 @@ impl File {
         Ok(())
     }
 
-    /// Waits until nobody else makes or checks this file; the kernel gives the lock up for the dead.
+    /// Waits until no other process creates or checks this file; the kernel releases the lock of a dead process.
     pub(crate) fn lock_whole(&self) -> Result<WholeLock<'_>, ShmError> {
         loop {
-            // SAFETY: the call takes integers only.
+            // SAFETY: the call takes only integers.
             if unsafe { libc::flock(self.fd.as_raw_fd(), libc::LOCK_EX) } == 0 {
                 return Ok(WholeLock(self));
             }
@@ -145,16 +145,16 @@ impl File {
         }
     }
 
-    /// Locks a role, or gives it up; never waits. Whether that worked; if not, the system has the error.
+    /// Locks a role or releases it; never waits. Returns whether that worked; if not, the error is in `errno`.
     fn set_lock(&self, role: Role, kind: libc::c_int) -> bool {
         let mut lock = File::role_lock(role.0..role.0 + 1, kind);
-        // SAFETY: the lock lives through the call.
+        // SAFETY: the lock outlives the call.
         unsafe { libc::fcntl(self.fd.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) == 0 }
     }
 
-    /// A lock on the bytes that stand for roles.
+    /// A lock on the bytes that represent roles.
     fn role_lock(roles: Range<u16>, kind: libc::c_int) -> libc::flock {
-        // SAFETY: a flock of zeros is a flock.
+        // SAFETY: a zeroed flock is valid.
         let mut lock: libc::flock = unsafe { core::mem::zeroed() };
         lock.l_type = kind as _;
         lock.l_whence = libc::SEEK_SET as _;
@@ -168,22 +168,22 @@ pub(crate) struct WholeLock<'a>(&'a File);
 
 impl Drop for WholeLock<'_> {
     fn drop(&mut self) {
-        // SAFETY: the call takes integers only.
+        // SAFETY: the call takes only integers.
         unsafe { libc::flock(self.0.fd.as_raw_fd(), libc::LOCK_UN) };
     }
 }
 
-/// An end that is claimed: as long as this lives, and the process.
+/// A claimed end: for the lifetime of this value and of the process.
 pub(crate) struct Claim {
     file: File,
     pub(crate) role: Role,
-    /// The process that claimed it. Its copies have this too, and the same lock.
+    /// The process that claimed it. Its forks have this too, and the same lock.
     owner: u32,
 }
 
 impl Drop for Claim {
-    /// Closing the file would not do: as long as a copy of the process has it open too, the lock stays. Each process
-    /// that starts another one has such a copy, until the other program runs.
+    /// Closing the file is not enough: the lock stays as long as a fork of the process has it open too. Each process
+    /// that starts another one has such a fork, until the other program runs.
     fn drop(&mut self) {
         if self.owner == std::process::id() {
             self.file.set_lock(self.role, libc::F_UNLCK);
@@ -191,7 +191,7 @@ impl Drop for Claim {
     }
 }
 
-/// A file's contents in this process's memory.
+/// A file mapped into this process's memory.
 pub(crate) struct Mapping {
     base: *mut u8,
     size: usize,
@@ -199,7 +199,7 @@ pub(crate) struct Mapping {
     file: File,
 }
 
-// SAFETY: the memory is shared with other processes as it is; what is in it is made for that.
+// SAFETY: the memory is shared with other processes anyway; its contents are designed for that.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -215,7 +215,7 @@ impl Mapping {
             action: "keeping",
             source,
         })?;
-        // SAFETY: a new mapping, at an address of the kernel's choice, of a file that is open.
+        // SAFETY: a new mapping, at an address of the kernel's choice, of an open file.
         let base = unsafe {
             libc::mmap(
                 core::ptr::null_mut(),
@@ -248,7 +248,8 @@ impl Mapping {
 
     #[allow(clippy::cast_ptr_alignment)] // to a page
     pub(crate) fn header(&self) -> &Header {
-        // SAFETY: every mapping is at least a header long, aligned to a page, and any bytes are a header.
+        // SAFETY: every mapping is at least as long as a header, aligned to a page, and any bytes are a valid
+        // header.
         unsafe { &*self.base.cast::<Header>() }
     }
 
@@ -265,29 +266,29 @@ impl Mapping {
         }
     }
 
-    /// Whether a process that is alive holds one of these ends; none of none.
+    /// Whether a live process holds one of these ends; `false` for an empty range.
     pub(crate) fn is_any_claimed(&self, roles: Range<u16>) -> bool {
         if roles.is_empty() {
             return false;
         }
         let mut lock = File::role_lock(roles, libc::F_RDLCK);
-        // SAFETY: the lock lives through the call, which fills it.
+        // SAFETY: the lock outlives the call, which fills it.
         let result =
             unsafe { libc::fcntl(self.file.fd.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
         result == 0 && lock.l_type != libc::F_UNLCK as libc::c_short
     }
 
-    /// Whether a process that is alive holds an end.
+    /// Whether a live process holds an end.
     pub(crate) fn is_claimed(&self, role: Role) -> bool {
         self.is_any_claimed(role.0..role.0 + 1)
     }
 
-    /// Whether a process that is alive holds an end that writes, or one of them.
+    /// Whether a live process holds a writing end.
     pub(crate) fn is_writer_alive(&self) -> bool {
         self.is_any_claimed(self.header().held.writers())
     }
 
-    /// Whether a process that is alive holds an end that reads, or one of them, where such ends are claimed.
+    /// Whether a live process holds a claimed reading end.
     pub(crate) fn is_reader_alive(&self) -> bool {
         self.is_any_claimed(self.header().held.readers())
     }
@@ -295,7 +296,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this size, and nobody keeps references into it: all ends keep the mapping.
+        // SAFETY: mapped by `new` with this size, and no references into it are left: all ends keep the mapping
+        // alive.
         unsafe { libc::munmap(self.base.cast(), self.size) };
     }
 }

@@ -1,9 +1,9 @@
 //! The structures in named shared memory, between processes.
 //!
-//! A [`Segment`] is one structure in a file under `/dev/shm`, with a header that says what it is; a process that opens it
-//! with another idea is told so. Its ends are claimed by locks that the kernel gives up when their process dies, so
-//! that a successor can take an end that is free, and only then. (A copy of a process, made by `fork`, keeps the ends
-//! of one that died until it ends itself or runs another program.) The ends are the same types as between threads.
+//! A [`Segment`] is one structure in a file under `/dev/shm`, with a header that describes it; opening it as something
+//! else is an error. Its ends are claimed by locks that the kernel releases when their process dies, so that a
+//! successor can take an end once it is free, and only then. (A child made by `fork` keeps the ends of a dead parent
+//! until it exits or runs another program.) The ends are the same types as between threads.
 //!
 //! ```
 //! use asof_hot::{Latest, MonoStamp, shm::Segment};
@@ -12,7 +12,7 @@
 //! # let name = format!("asof-hot-doc-{}", std::process::id());
 //! let segment = Segment::<Latest<[f64; 3]>>::open_or_create(&name, ())?;
 //! let mut writer = segment.writer()?;
-//! assert!(segment.writer().is_err(), "there is one writer, in whatever process");
+//! assert!(segment.writer().is_err(), "there is one writer across all processes");
 //!
 //! // In another process:
 //! let reader = Segment::<Latest<[f64; 3]>>::open_read_only(&name)?.reader();
@@ -46,38 +46,38 @@ use mapping::{Access, File, Mapping};
 const MAGIC: [u8; 8] = *b"asof-hot";
 /// Changes whenever the header or a structure is laid out differently.
 const LAYOUT: u32 = 3;
-/// Where the structure begins: a page of its own, so that no alignment is too large.
+/// The offset of the structure: a full page, so that no alignment is too large.
 pub(crate) const BODY: usize = 4096;
 
-/// A structure that can live in shared memory.
+/// A structure that can be in shared memory.
 ///
 /// # Safety
-/// It holds nothing but its bytes, at the same places in every process; all bytes zero, followed by
+/// It holds only its bytes, at the same offsets in every process; all bytes zero, followed by
 /// [`init`](Self::init), is a valid structure.
 pub unsafe trait Shared: Sized + Sync {
-    /// What has to be said to make one.
+    /// What is needed to create one.
     type Config;
-    /// What it is, and how it is laid out.
+    /// Its kind and layout.
     fn layout() -> SegmentLayout;
-    /// Makes the structure in memory that is all zeros.
+    /// Initializes the structure in zeroed memory.
     ///
     /// # Safety
-    /// `place` is valid for writing, and nobody else has it.
+    /// `place` is valid for writing, and no other code has access to it.
     unsafe fn init(place: *mut Self, config: Self::Config);
-    /// In what the structure that is there differs from one that would be made now, in words; `None` if in nothing.
+    /// How the existing structure differs from one that would be created now, as text; `None` if it does not.
     fn disagreement(&self, config: &Self::Config) -> Option<String> {
         let _ = config;
         None
     }
 }
 
-/// What a segment holds: both sides must say the same.
+/// What a segment holds; both sides must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct SegmentLayout {
     /// Which structure: 1 latest, 2 ring, 3 ring that drops, 4 snapshot, 5 mux, 6 latch, 7 broadcast ring.
     pub kind: u32,
-    /// Numbers that the structure was made with: slots, readers, sources and locks.
+    /// The numbers of the structure: slots, readers, sources and locks.
     pub counts: [u32; 3],
     /// The type of the values, by name.
     pub type_name: TypeName,
@@ -85,14 +85,14 @@ pub struct SegmentLayout {
     pub size: u64,
     /// The alignment of a value in bytes.
     pub align: u64,
-    /// The size of the whole structure in bytes.
+    /// The total size of the structure in bytes.
     pub total: u64,
-    /// What the fields of a value are, see [`Plain::SHAPE`](crate::Plain::SHAPE); 0 where nobody knows.
+    /// A hash of the fields of a value, see [`Plain::SHAPE`](crate::Plain::SHAPE); 0 if unknown.
     pub shape: u64,
 }
 
 impl SegmentLayout {
-    /// Whether one who expects this may use that.
+    /// Whether a process that expects this layout may use the `held` one.
     fn fits(&self, held: &SegmentLayout) -> bool {
         let is_shape_fine = self.shape == 0 || held.shape == 0 || self.shape == held.shape;
         let of = |layout: &SegmentLayout| SegmentLayout {
@@ -102,7 +102,7 @@ impl SegmentLayout {
         is_shape_fine && of(self) == of(held)
     }
 
-    /// The ends that write.
+    /// The roles of the writing ends.
     fn writers(&self) -> core::ops::Range<u16> {
         match self.kind {
             5 => roles(Role::source(0), self.counts[0]),
@@ -110,7 +110,7 @@ impl SegmentLayout {
         }
     }
 
-    /// The ends that read, as far as they are claimed.
+    /// The roles of the reading ends that are claimed.
     fn readers(&self) -> core::ops::Range<u16> {
         match self.kind {
             1 | 5 => 0..0,
@@ -121,7 +121,7 @@ impl SegmentLayout {
     }
 }
 
-/// So many roles in a row; of what another process wrote, so it may be anything.
+/// `count` consecutive roles. The count comes from another process, so it may be anything.
 fn roles(first: Role, count: u32) -> core::ops::Range<u16> {
     first.0..first.0 + count.min(1000) as u16
 }
@@ -153,16 +153,16 @@ impl core::fmt::Display for SegmentLayout {
 pub(crate) struct Header {
     magic: [u8; 8],
     layout: u32,
-    /// 1 once the structure is there.
+    /// 1 once the structure is complete.
     is_ready: AtomicU32,
     held: SegmentLayout,
-    /// How many writers there were.
+    /// The number of writers so far.
     pub(crate) epoch: AtomicU64,
     pub(crate) heartbeat: AtomicU64,
     pub(crate) signal: Signal,
 }
 
-/// Opened by someone; gives the ends.
+/// An open segment; the source of its ends.
 pub struct Segment<S> {
     pub(crate) mapping: Arc<Mapping>,
     _structure: PhantomData<fn() -> S>,
@@ -177,15 +177,15 @@ impl<S> Clone for Segment<S> {
     }
 }
 
-/// Removes a segment's name. Those who have it open keep it; the next to open the name starts anew.
+/// Removes a segment's name. Processes that have it open keep it; the next to open the name creates a new one.
 ///
 /// # Errors
-/// If there is no such name, or it may not be removed.
+/// If the name does not exist, or may not be removed.
 pub fn remove(name: &str) -> Result<(), ShmError> {
     mapping::unlink(&path(name)?)
 }
 
-/// The name under which the system knows a segment.
+/// The system's name of a segment.
 pub(crate) fn path(name: &str) -> Result<String, ShmError> {
     let is_fine = !name.is_empty()
         && name.len() <= 200
@@ -199,7 +199,7 @@ pub(crate) fn path(name: &str) -> Result<String, ShmError> {
     Ok(std::format!("/{name}"))
 }
 
-/// How to come by a segment.
+/// How a segment is opened.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Opening {
     Create(SegmentOptions),
@@ -208,19 +208,19 @@ pub(crate) enum Opening {
     OpenOrCreate(SegmentOptions),
 }
 
-/// What is made where a segment is new, and compared where it is not.
+/// What is initialized in a new segment, and compared in an existing one.
 pub(crate) trait Make {
     /// # Safety
-    /// The place is new, all zeros, as large as the layout says, and nobody else has it.
+    /// The place is new, all zeros, as large as the layout, and no other code has access to it.
     unsafe fn init(self, place: *mut u8);
-    /// In what the structure that is there differs from one that would be made, in words; `None` if in nothing.
+    /// How the existing structure differs from one that would be created, as text; `None` if it does not.
     ///
     /// # Safety
     /// The place is that of a finished segment of the layout.
     unsafe fn disagreement(&self, place: *const u8) -> Option<String>;
 }
 
-/// Structures that are made of zeros.
+/// Structures that are valid as zeros.
 impl Make for () {
     unsafe fn init(self, _place: *mut u8) {}
     unsafe fn disagreement(&self, _place: *const u8) -> Option<String> {
@@ -228,29 +228,29 @@ impl Make for () {
     }
 }
 
-/// A structure, by what it is made of.
+/// A structure with its configuration.
 struct Made<S: Shared>(S::Config);
 
 impl<S: Shared> Make for Made<S> {
     unsafe fn init(self, place: *mut u8) {
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         unsafe { S::init(place.cast(), self.0) }
     }
     unsafe fn disagreement(&self, place: *const u8) -> Option<String> {
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         let there = unsafe { &*place.cast::<S>() };
         there.disagreement(&self.0)
     }
 }
 
-/// How a segment is made.
+/// Options for creating a segment.
 ///
 /// ```
 /// use asof_hot::{Latest, shm::{SegmentOptions, remove}};
 ///
 /// # fn main() -> Result<(), asof_hot::shm::ShmError> {
 /// # let name = format!("asof-hot-doc-options-{}", std::process::id());
-/// // For all users of the group that this process has.
+/// // For all users in this process's group.
 /// let options = SegmentOptions::new().permissions(0o660);
 /// let segment = options.open_or_create::<Latest<f64>>(&name, ())?;
 /// # drop(segment);
@@ -269,33 +269,33 @@ impl Default for SegmentOptions {
 }
 
 impl SegmentOptions {
-    /// For this user alone.
+    /// Access for this user only.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Who may open the segment, as the bits of a file's mode: of the owner, the group, all. A process that may only read can
-    /// have the ends that only load ([`Segment::open_read_only`]); all others need to read and write. The process's
-    /// `umask` takes nothing away.
+    /// Sets who may open the segment, as the bits of a file mode for owner, group and others. Ends that only load need
+    /// read permission ([`Segment::open_read_only`]); all others need read and write. The process's `umask` is not
+    /// applied.
     #[must_use]
     pub fn permissions(mut self, mode: u32) -> Self {
         self.permissions = mode;
         self
     }
 
-    /// As [`Segment::create`].
+    /// Like [`Segment::create`].
     ///
     /// # Errors
-    /// As there, and [`ShmError::Invalid`] if the permissions are none.
+    /// As there, and [`ShmError::Invalid`] if the permissions are invalid.
     pub fn create<S: Shared>(self, name: &str, config: S::Config) -> Result<Segment<S>, ShmError> {
         let made = Made::<S>(config);
         obtain(name, Opening::Create(self), &S::layout(), made).map(Segment::of)
     }
 
-    /// As [`Segment::open_or_create`]; a segment that is there keeps its permissions.
+    /// Like [`Segment::open_or_create`]; an existing segment keeps its permissions.
     ///
     /// # Errors
-    /// As there, and [`ShmError::Invalid`] if the permissions are none.
+    /// As there, and [`ShmError::Invalid`] if the permissions are invalid.
     pub fn open_or_create<S: Shared>(
         self,
         name: &str,
@@ -310,13 +310,13 @@ impl SegmentOptions {
             return Ok(());
         }
         Err(ShmError::Invalid(std::format!(
-            "permissions {:#o}: the owner has to read and write (0o600), and there are nine bits",
+            "permissions {:#o}: the owner needs read and write (0o600), and only the lowest nine bits are allowed",
             self.permissions
         )))
     }
 }
 
-/// Opens or makes a segment of the given layout.
+/// Opens or creates a segment of the given layout.
 pub(crate) fn obtain(
     name: &str,
     opening: Opening,
@@ -330,7 +330,7 @@ pub(crate) fn obtain(
             let file = File::create_new(&path, options.permissions)?;
             let _lock = file.lock_whole()?;
             if file.size()? != 0 {
-                // Another process came between, which opens or makes.
+                // Another process created it in between.
                 return Err(ShmError::AlreadyThere { name: name.into() });
             }
             fill(&file, options, layout, make)
@@ -338,13 +338,13 @@ pub(crate) fn obtain(
         Opening::OpenOrCreate(options) => {
             options.check()?;
             let file = File::open_or_create(&path, options.permissions)?;
-            // While we hold the lock nobody else makes it, so that what is not ready now never will be.
+            // While we hold the lock no other process creates it, so what is not ready now never will be.
             let _lock = file.lock_whole()?;
             let mapping = match map(name, &file, Access::ReadWrite, layout) {
                 Err(ShmError::Unfinished { .. }) => return fill(&file, options, layout, make),
                 opened => opened?,
             };
-            // SAFETY: the segment is finished, and of this layout.
+            // SAFETY: the segment is complete, and of this layout.
             match unsafe { make.disagreement(mapping.base().add(BODY)) } {
                 Some(what) => Err(ShmError::Settings {
                     name: name.into(),
@@ -358,7 +358,7 @@ pub(crate) fn obtain(
     }
 }
 
-/// Makes the structure. The file is locked.
+/// Initializes the structure. The file is locked.
 #[allow(clippy::cast_ptr_alignment)] // to a page
 fn fill(
     file: &File,
@@ -371,7 +371,7 @@ fn fill(
     file.resize_to_zeros(size)?;
     let mapping = Mapping::new(file, size, Access::ReadWrite)?;
     let header = mapping.base().cast::<Header>();
-    // SAFETY: the mapping is new, all zeros, large enough, aligned to a page, and not ready for anyone else.
+    // SAFETY: the mapping is new, all zeros, large enough, aligned to a page, and not marked ready for other processes.
     unsafe {
         make.init(mapping.base().add(BODY));
         (&raw mut (*header).magic).write(MAGIC);
@@ -389,7 +389,7 @@ fn open_with(
     layout: &SegmentLayout,
 ) -> Result<Mapping, ShmError> {
     let file = File::open(path, access)?;
-    // Its maker needs a moment between making the file and locking it.
+    // Its creator needs a moment between creating the file and locking it.
     for _ in 0..100 {
         match map(name, &file, access, layout) {
             Err(ShmError::Unfinished { .. }) => {
@@ -401,7 +401,7 @@ fn open_with(
     map(name, &file, access, layout)
 }
 
-/// Opens a segment that is there, for what all of them have: its header.
+/// Opens an existing segment of any kind, for its header.
 #[cfg_attr(not(feature = "ffi"), allow(dead_code))]
 pub(crate) fn open_whatever_it_holds(name: &str) -> Result<Mapping, ShmError> {
     let file = File::open(&path(name)?, Access::ReadWrite)?;
@@ -430,7 +430,7 @@ fn map(
     Ok(mapping)
 }
 
-/// Maps the first `needed` bytes of a file, or all if there are fewer, if it is a segment of any kind.
+/// Maps the first `needed` bytes of a file, or all if there are fewer, provided it is a segment of any kind.
 fn map_segment(
     name: &str,
     file: &File,
@@ -464,23 +464,23 @@ fn map_segment(
 }
 
 impl<S: Shared> Segment<S> {
-    /// Makes a segment that is not there yet.
+    /// Creates a segment that does not exist yet.
     ///
     /// # Errors
-    /// [`ShmError::AlreadyThere`], or what the system says.
+    /// [`ShmError::AlreadyThere`], or an error of the system.
     pub fn create(name: &str, config: S::Config) -> Result<Self, ShmError> {
         SegmentOptions::new().create(name, config)
     }
 
-    /// Opens a segment that is there.
+    /// Opens an existing segment.
     ///
     /// # Errors
-    /// [`ShmError::NotThere`], [`ShmError::Mismatch`] if it holds something else, or what the system says.
+    /// [`ShmError::NotThere`], [`ShmError::Mismatch`] if it holds something else, or an error of the system.
     pub fn open(name: &str) -> Result<Self, ShmError> {
         obtain(name, Opening::Open, &S::layout(), ()).map(Self::of)
     }
 
-    /// Opens a segment to read only: the processor itself sees to it that nothing is written.
+    /// Opens a segment read-only: the memory is mapped without write access.
     ///
     /// # Errors
     /// As for [`open`](Self::open).
@@ -488,16 +488,16 @@ impl<S: Shared> Segment<S> {
         obtain(name, Opening::OpenReadOnly, &S::layout(), ()).map(Self::of)
     }
 
-    /// Opens a segment, or makes it if it is not there; also if a process died while it made it.
+    /// Opens a segment, or creates it if it does not exist, also if a process died while creating it.
     ///
     /// # Errors
-    /// As for [`open`](Self::open), and [`ShmError::Settings`] if it is there with other settings: a timeout, a lock or
-    /// a silence is never what the other process believes it to be. [`open`](Self::open) takes it as it is.
+    /// As for [`open`](Self::open), and [`ShmError::Settings`] if it exists with other settings, so that processes
+    /// never disagree about a timeout, a lock or a silence. [`open`](Self::open) accepts any settings.
     pub fn open_or_create(name: &str, config: S::Config) -> Result<Self, ShmError> {
         SegmentOptions::new().open_or_create(name, config)
     }
 
-    /// The structure's settings and counters, where it has some; the ends are had from the segment.
+    /// The structure, for its settings and counters; the ends come from the segment.
     pub fn structure(&self) -> Mapped<S> {
         self.handle()
     }
@@ -509,26 +509,26 @@ impl<S: Shared> Segment<S> {
         }
     }
 
-    /// Whether the writing end (or producer, or trigger, or any source of a mux) is held by a process that is alive.
+    /// Whether the writing end (or producer, or trigger, or any source of a mux) is held by a live process.
     pub fn is_writer_alive(&self) -> bool {
         self.mapping.is_writer_alive()
     }
 
     /// Whether the reading end (consumer, resetter), or one of them (of a snapshot, of a broadcast ring), is held by a
-    /// process that is alive. Ends that only load (of a latest value, of a mux, a latch's observers) are not counted.
+    /// live process. Ends that only load (of a latest value, of a mux, a latch's observers) are not counted.
     pub fn is_reader_alive(&self) -> bool {
         self.mapping.is_reader_alive()
     }
 
-    /// How many writers there were so far: a change means that one took over from another, or that a mux has one more.
+    /// The number of writers so far: a change means that one took over from another, or that a mux has a new one.
     pub fn epoch(&self) -> u64 {
         self.mapping.header().epoch.load(Ordering::Acquire)
     }
 
-    /// Says, for the writer, that it is alive though it has nothing to write.
+    /// A sign of life of a writer that has nothing to write.
     ///
     /// # Errors
-    /// [`ShmError::ReadOnly`] on a segment opened to read.
+    /// [`ShmError::ReadOnly`] on a segment opened read-only.
     pub fn beat(&self, now: MonoStamp) -> Result<(), ShmError> {
         self.writable()?;
         self.mapping
@@ -538,24 +538,24 @@ impl<S: Shared> Segment<S> {
         Ok(())
     }
 
-    /// When the writer last said so; 0 if never.
+    /// The time of the writer's last sign of life; 0 if never.
     pub fn last_beat(&self) -> MonoStamp {
         MonoStamp(self.mapping.header().heartbeat.load(Ordering::Relaxed))
     }
 
-    /// Wakes those who sleep on this segment, in whatever process.
+    /// A notifier, which wakes sleepers of this segment in all processes.
     ///
     /// # Errors
-    /// [`ShmError::ReadOnly`] on a segment opened to read.
+    /// [`ShmError::ReadOnly`] on a segment opened read-only.
     pub fn notifier(&self) -> Result<Notifier<SegmentSignal>, ShmError> {
         self.writable()?;
         Ok(Notifier::attach(SegmentSignal::of(&self.mapping)))
     }
 
-    /// Sleeps until it is woken through this segment.
+    /// A sleeper, which waits for notifiers of this segment.
     ///
     /// # Errors
-    /// [`ShmError::ReadOnly`] on a segment opened to read: a sleeper says that it sleeps.
+    /// [`ShmError::ReadOnly`] on a segment opened read-only: a sleeper has to write that it sleeps.
     pub fn sleeper(&self) -> Result<Sleeper<SegmentSignal>, ShmError> {
         self.writable()?;
         Ok(Sleeper::attach(SegmentSignal::of(&self.mapping)))
@@ -575,7 +575,7 @@ impl<S: Shared> Segment<S> {
         }
     }
 
-    /// An end of which there is one: claimed until it is dropped, or its process dies.
+    /// A unique end: claimed until it is dropped, or its process dies.
     fn claim(&self, role: Role) -> Result<Claimed<S>, ShmError> {
         self.writable()?;
         Ok(Claimed {
@@ -585,7 +585,7 @@ impl<S: Shared> Segment<S> {
     }
 }
 
-/// Claims an end; a writer that does begins a new epoch.
+/// Claims an end; a writer begins a new epoch.
 pub(crate) fn claim(mapping: &Mapping, role: Role) -> Result<mapping::Claim, ShmError> {
     let claim = mapping.claim(role)?;
     if mapping.header().held.writers().contains(&role.0) {
@@ -594,7 +594,7 @@ pub(crate) fn claim(mapping: &Mapping, role: Role) -> Result<mapping::Claim, Shm
     Ok(claim)
 }
 
-/// Which end, as the byte of the file whose lock stands for it.
+/// Which end, as the byte of the file whose lock represents it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Role(pub(crate) u16);
 
@@ -614,7 +614,7 @@ impl Role {
     }
 }
 
-/// What ends in shared memory hold, where there may be any number of them.
+/// The handle of ends in shared memory of which there may be any number.
 pub struct Mapped<S> {
     mapping: Arc<Mapping>,
     _structure: PhantomData<fn() -> S>,
@@ -633,15 +633,15 @@ impl<S> Deref for Mapped<S> {
     type Target = S;
     #[inline(always)]
     fn deref(&self) -> &S {
-        // SAFETY: the segment was made or checked to hold an S there, and the mapping is kept by this.
+        // SAFETY: the segment was created or checked to hold an S there, and the mapping is kept alive by this.
         unsafe { &*self.mapping.base().add(BODY).cast::<S>() }
     }
 }
 
-// SAFETY: a mapping does not move while it is kept, and clones keep the same one.
+// SAFETY: a mapping does not move while it is alive, and clones keep the same one alive.
 unsafe impl<S> Handle for Mapped<S> {}
 
-/// What ends in shared memory hold, where there is only one of each.
+/// The handle of unique ends in shared memory.
 pub struct Claimed<S> {
     mapped: Mapped<S>,
     claim: mapping::Claim,

@@ -1,8 +1,8 @@
 //! The latest value, large: filled and read in place, never changing under a reader.
 //!
-//! Each reader has a mailbox, one word, that says which buffer is there for it and which one it holds. Publishing
-//! puts the new buffer into every mailbox; a reader takes it with one exchange and is never asked to hurry: with R
-//! readers there are R+2 buffers, so the writer always finds one that nobody has.
+//! Each reader has a mailbox, one word, that names the buffer offered to it and the one it holds. Publishing puts
+//! the new buffer into every mailbox; a reader takes it with one exchange and may keep it as long as it likes: with
+//! R readers there are R+2 buffers, so the writer always finds a free one.
 
 mod protocol;
 
@@ -43,7 +43,7 @@ struct Frame<T> {
     value: T,
 }
 
-/// Makes a large value for R readers, with `init` making the contents of each of its R+2 buffers.
+/// Creates a large value for R readers; `init` makes the contents of each of its R+2 buffers.
 ///
 /// ```
 /// use asof_hot::{snapshot, MonoStamp};
@@ -56,7 +56,7 @@ struct Frame<T> {
 /// let map = planner.latest();
 /// assert_eq!(map[7], 100);
 ///
-/// writer.edit()[8] = 50; // starts from what was published last
+/// writer.edit()[8] = 50; // starts from the last publication
 /// writer.publish(MonoStamp(60));
 /// assert_eq!(map[8], 0, "a map that is being read does not change");
 /// assert_eq!(display.latest()[7..9], [100, 50]);
@@ -81,7 +81,7 @@ pub fn snapshot<T: Send + Sync, const R: usize>(
     }
 }
 
-/// Makes a triple buffer: a large value with one reader, for those who want the newest frame only.
+/// Creates a triple buffer: a large value with one reader, for the newest frame only.
 ///
 /// ```
 /// use asof_hot::{triple_buffer, MonoStamp};
@@ -103,7 +103,7 @@ pub fn triple_buffer<T: Send + Sync>(
 }
 
 impl<T: Send + Sync, const R: usize> Snapshot<T, R> {
-    /// A snapshot on the spot, to be [`split`](Self::split); `init` makes the contents of each buffer.
+    /// A snapshot by value, to be [`split`](Self::split); `init` makes the contents of each buffer.
     pub fn new(init: impl FnMut() -> T) -> Self {
         let mut snapshot = MaybeUninit::uninit();
         // SAFETY: there is room for a snapshot; it is filled before it is used.
@@ -113,7 +113,7 @@ impl<T: Send + Sync, const R: usize> Snapshot<T, R> {
         }
     }
 
-    /// The ends, for as long as this is borrowed.
+    /// The ends, which borrow this.
     pub fn split(
         &mut self,
     ) -> (
@@ -121,7 +121,7 @@ impl<T: Send + Sync, const R: usize> Snapshot<T, R> {
         [SnapshotReader<T, R, &Self>; R],
     ) {
         let this = &*self;
-        // SAFETY: borrowed for changing, so no other end is alive.
+        // SAFETY: borrowed mutably, so no other end is alive.
         unsafe {
             (
                 SnapshotWriter::attach(this),
@@ -130,7 +130,7 @@ impl<T: Send + Sync, const R: usize> Snapshot<T, R> {
         }
     }
 
-    /// Fills a snapshot in place: the buffers are too large to go over the stack.
+    /// Fills a snapshot in place: the buffers are too large for the stack.
     ///
     /// # Safety
     /// `place` is valid for writing a snapshot.
@@ -159,7 +159,7 @@ impl<T: Send + Sync, const R: usize> Snapshot<T, R> {
         }
     }
 
-    /// Where things lie: the buffers; the size of a buffer, and in it the generation, the stamp and the value.
+    /// Offsets: the buffers; the size of a buffer, and in it the generation, the stamp and the value.
     #[cfg(all(test, feature = "ffi", not(loom)))]
     pub(crate) fn offsets() -> [usize; 5] {
         use core::mem::offset_of;
@@ -176,7 +176,7 @@ impl<T: Send + Sync, const R: usize> Snapshot<T, R> {
     fn frame(&self, buffer: usize) -> &SharedCell<Frame<T>> {
         debug_assert!(buffer < R + 2);
         let buffers = (&raw const self.buffers).cast::<Buffer<T>>();
-        // SAFETY: the buffers lie side by side, as their layout is C's; the number is one of them.
+        // SAFETY: the buffers are contiguous, as their layout is C's; the number is one of them.
         unsafe { &(*buffers.add(buffer)).frame }
     }
 }
@@ -192,13 +192,13 @@ impl<T: Send + Sync, const R: usize> Memory for Snapshot<T, R> {
     }
     unsafe fn generation_of(&self, buffer: usize) -> u64 {
         let frame = self.frame(buffer).get();
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         unsafe { frame.deref() }.generation
     }
     #[inline(always)]
     unsafe fn seal(&self, buffer: usize, generation: u64, stamp: MonoStamp) {
         let frame = self.frame(buffer).get_mut();
-        // SAFETY: the caller's promise.
+        // SAFETY: upheld by the caller.
         unsafe {
             frame.deref().generation = generation;
             frame.deref().stamp = stamp;
@@ -210,7 +210,7 @@ impl<T: Send + Sync, const R: usize> Memory for Snapshot<T, R> {
     }
 }
 
-/// The end that writes. There is one.
+/// The writing end. There is one.
 pub struct SnapshotWriter<T, const R: usize = 1, H = Owned<Snapshot<T, R>>> {
     memory: H,
     state: WriterState<[Mail; R]>,
@@ -218,7 +218,7 @@ pub struct SnapshotWriter<T, const R: usize = 1, H = Owned<Snapshot<T, R>>> {
 }
 
 impl<T: Send + Sync, const R: usize, H: Handle<Target = Snapshot<T, R>>> SnapshotWriter<T, R, H> {
-    /// Becomes the writer; finishes what the last one had begun to publish.
+    /// Becomes the writer; completes a publication that the last one left unfinished.
     ///
     /// # Safety
     /// No other writer of this memory is alive.
@@ -239,40 +239,40 @@ impl<T: Send + Sync, const R: usize, H: Handle<Target = Snapshot<T, R>>> Snapsho
         unsafe { &mut *(&raw mut frame.deref().value) }
     }
 
-    /// The back buffer, made equal to what was published last, to be changed in part.
+    /// The back buffer as a copy of the last publication, to be changed in part.
     pub fn edit(&mut self) -> &mut T
     where
         T: Clone,
     {
         let frame = self.memory.frame(self.state.back).get_mut();
         let front = self.memory.frame(self.state.front).get();
-        // SAFETY: the back buffer is ours, and nobody writes the front one.
+        // SAFETY: the back buffer is ours, and the front buffer is not written.
         unsafe { frame.deref().value.clone_from(&front.deref().value) };
         drop((frame, front));
         self.back()
     }
 
-    /// What was published last.
+    /// The last published value.
     pub fn front(&self) -> &T {
         let frame = self.memory.frame(self.state.front).get();
-        // SAFETY: nobody writes the front buffer, and it stays the front one as long as `self` is borrowed.
+        // SAFETY: the front buffer is not written, and it stays the front one as long as `self` is borrowed.
         unsafe { &*(&raw const frame.deref().value) }
     }
 
-    /// Gives the back buffer to all readers, and takes another one that nobody has.
+    /// Gives the back buffer to all readers and takes a free one.
     #[inline(always)]
     pub fn publish(&mut self, stamp: MonoStamp) {
         self.state.publish(&*self.memory, stamp, &mut Whole);
     }
 
-    /// Publishes but dies after so many steps, as a process can; for the models.
+    /// Publishes but dies after `steps` steps, as a process can; for the models.
     #[cfg(loom)]
     pub fn publish_and_die(mut self, stamp: MonoStamp, steps: usize) {
         self.state
             .publish(&*self.memory, stamp, &mut crate::steps::DiesAfter(steps));
     }
 
-    /// How many values were published.
+    /// The number of values published.
     pub fn generation(&self) -> u64 {
         self.state.generation
     }
@@ -283,7 +283,7 @@ impl<T: Send + Sync, const R: usize, H: Handle<Target = Snapshot<T, R>>> Snapsho
         self.state.back
     }
 
-    /// The number of the buffer that was published last.
+    /// The number of the last published buffer.
     #[cfg(feature = "alloc")]
     pub(crate) fn front_number(&self) -> usize {
         self.state.front
@@ -304,7 +304,7 @@ impl<T: Send + Sync, const R: usize, H: Handle<Target = Snapshot<T, R>>> Snapsho
     }
 }
 
-/// An end that reads. There are R, each with a mailbox of its own.
+/// A reading end. There are R, each with its own mailbox.
 pub struct SnapshotReader<T, const R: usize = 1, H = Owned<Snapshot<T, R>>> {
     memory: H,
     state: ReaderState,
@@ -312,7 +312,7 @@ pub struct SnapshotReader<T, const R: usize = 1, H = Owned<Snapshot<T, R>>> {
 }
 
 impl<T: Send + Sync, const R: usize, H: Handle<Target = Snapshot<T, R>>> SnapshotReader<T, R, H> {
-    /// Becomes the how-manieth reader, from 0 on; goes on with the buffer that the last one held.
+    /// Becomes the reader with this number, counted from 0; continues with the buffer that the last one held.
     ///
     /// # Panics
     /// If there is no such reader.
@@ -328,15 +328,15 @@ impl<T: Send + Sync, const R: usize, H: Handle<Target = Snapshot<T, R>>> Snapsho
         }
     }
 
-    /// Whether something was published that this reader has not taken yet.
+    /// Whether there is a publication that this reader has not taken yet.
     #[inline(always)]
     pub fn has_new(&self) -> bool {
         self.state.has_new(&*self.memory)
     }
 
-    /// The newest value, in place. It stays as it is for as long as the guard lives.
+    /// The newest value, in place. It does not change while the guard is alive.
     ///
-    /// Before the first publication it is what `init` made, of generation 0.
+    /// Before the first publication it is the result of `init`, with generation 0.
     #[inline(always)]
     pub fn latest(&mut self) -> SnapshotGuard<'_, T> {
         self.state.take_newest(&*self.memory);
@@ -349,7 +349,7 @@ impl<T: Send + Sync, const R: usize, H: Handle<Target = Snapshot<T, R>>> Snapsho
         self.has_new().then(|| self.latest())
     }
 
-    /// The value that this reader has, whatever was published since.
+    /// The value that this reader holds, whatever was published since.
     #[inline(always)]
     pub fn current(&mut self) -> SnapshotGuard<'_, T> {
         SnapshotGuard {
@@ -370,7 +370,7 @@ impl<T> SnapshotGuard<'_, T> {
     /// Which publication this is, and when it was made.
     #[inline(always)]
     pub fn meta(&self) -> Meta {
-        // SAFETY: the mailbox says that this reader has the buffer, so nobody writes it.
+        // SAFETY: by the mailbox this reader has the buffer, so it is not written.
         let frame = unsafe { self.frame.deref() };
         Meta {
             generation: frame.generation,
@@ -383,7 +383,7 @@ impl<T> Deref for SnapshotGuard<'_, T> {
     type Target = T;
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: the mailbox says that this reader has the buffer, so nobody writes it.
+        // SAFETY: by the mailbox this reader has the buffer, so it is not written.
         &unsafe { self.frame.deref() }.value
     }
 }

@@ -1,4 +1,4 @@
-//! The mailboxes, and who may change them.
+//! The mailboxes, and which end may change them.
 
 use crate::order;
 use crate::stamp::MonoStamp;
@@ -6,26 +6,26 @@ use crate::steps::Steps;
 use crate::sync::{AtomicMark, Ordering, Word};
 use crate::words::fetch_for_writing;
 
-/// What the protocol needs of the memory; typed in Rust, of a size known at run time only in the C interface.
+/// What the protocol needs of the memory: typed in Rust, sized at run time in the C interface.
 pub(crate) trait Memory {
-    /// How many readers; there are two buffers more.
+    /// The number of readers; there are two more buffers.
     fn readers(&self) -> usize;
     fn mailbox(&self, reader: usize) -> &AtomicMark;
     /// Which publication a buffer holds.
     ///
     /// # Safety
-    /// A mailbox names the buffer, so nobody writes it.
+    /// A mailbox names the buffer, so it is not written.
     unsafe fn generation_of(&self, buffer: usize) -> u64;
-    /// Writes into a buffer which publication it is.
+    /// Writes generation and stamp into a buffer.
     ///
     /// # Safety
     /// No mailbox names the buffer, and the caller is the writer.
     unsafe fn seal(&self, buffer: usize, generation: u64, stamp: MonoStamp);
-    /// Where a buffer is, for hints to the cache only.
+    /// The address of a buffer, only for cache hints.
     fn address(&self, buffer: usize) -> *const u8;
 }
 
-/// A buffer that exists, whatever another process has put into a mailbox.
+/// A valid buffer number, whatever another process has put into a mailbox.
 #[inline(always)]
 fn existing<M: Memory>(memory: &M, buffer: usize) -> usize {
     if buffer < memory.readers() + 2 {
@@ -35,8 +35,8 @@ fn existing<M: Memory>(memory: &M, buffer: usize) -> usize {
     }
 }
 
-/// What a mailbox says: the buffer that is offered to its reader, whether that was taken, and which buffer the reader
-/// holds if it was not.
+/// The contents of a mailbox: the buffer that is offered to its reader, whether that was taken, and which buffer the
+/// reader holds if it was not.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Mail(Word);
 
@@ -55,7 +55,7 @@ impl Mail {
     const fn is_fresh(self) -> bool {
         self.0 & Self::FRESH != 0
     }
-    /// The buffer that the reader has.
+    /// The buffer that the reader holds.
     #[inline(always)]
     const fn in_hand(self) -> usize {
         if self.is_fresh() {
@@ -66,20 +66,20 @@ impl Mail {
     }
 }
 
-/// What the writer knows.
+/// The writer's state.
 pub(crate) struct WriterState<Known> {
     /// The buffer that was published last.
     pub(crate) front: usize,
-    /// The buffer that nobody else has.
+    /// The buffer that no reader has.
     pub(crate) back: usize,
     pub(crate) generation: u64,
-    /// What each mailbox held when it was last looked at; its reader may have taken the offer since.
+    /// What each mailbox held when it was last read; its reader may have taken the offer since.
     known: Known,
 }
 
 impl<Known: AsRef<[Mail]> + AsMut<[Mail]>> WriterState<Known> {
-    /// Takes over from a writer that is gone, or starts; finishes what the last one had begun to publish. `known` has
-    /// room for each reader.
+    /// Takes over from a writer that is gone, or starts; completes an unfinished publication. `known` has room for each
+    /// reader.
     pub(crate) fn attach<M: Memory>(memory: &M, known: Known) -> Self {
         let mut state = WriterState {
             front: 0,
@@ -98,7 +98,8 @@ impl<Known: AsRef<[Mail]> + AsMut<[Mail]>> WriterState<Known> {
                 (state.front, state.generation) = (buffer, generation);
             }
         }
-        // Only to those who were not offered it: to the others nothing is new, least of all before the first publication.
+        // Only to readers that were not offered it: for the others nothing is new, in particular before the first
+        // publication.
         for reader in 0..memory.readers() {
             if existing(memory, state.known.as_ref()[reader].offered()) != state.front {
                 state.known.as_mut()[reader] = offer(memory.mailbox(reader), state.front);
@@ -134,7 +135,7 @@ impl<Known: AsRef<[Mail]> + AsMut<[Mail]>> WriterState<Known> {
         }
     }
 
-    /// A buffer that is not the front one and that no reader can have.
+    /// A buffer that is not the front buffer and that no reader can have.
     #[inline(always)]
     fn unused<M: Memory>(&self, memory: &M) -> usize {
         let known = self.known.as_ref();
@@ -153,10 +154,10 @@ impl<Known: AsRef<[Mail]> + AsMut<[Mail]>> WriterState<Known> {
     }
 }
 
-/// Offers a buffer to one reader; returns what its mailbox holds then.
+/// Offers a buffer to one reader; returns the new contents of its mailbox.
 #[inline(always)]
 fn offer(mailbox: &AtomicMark, buffer: usize) -> Mail {
-    // A look and a change would fetch the line twice from the reader's core.
+    // A load and a change would fetch the cache line twice from the reader's core.
     fetch_for_writing((&raw const *mailbox).cast(), 1);
     let mut found = Mail(mailbox.load(order::snapshot_taken_load()));
     if found.is_fresh() {
@@ -179,7 +180,7 @@ fn offer(mailbox: &AtomicMark, buffer: usize) -> Mail {
     offer
 }
 
-/// What a reader knows.
+/// A reader's state.
 pub(crate) struct ReaderState {
     reader: usize,
     /// The buffer this reader has.
@@ -189,7 +190,7 @@ pub(crate) struct ReaderState {
 impl ReaderState {
     /// Takes over from a reader that is gone, with the buffer that it held, or starts.
     pub(crate) fn attach<M: Memory>(memory: &M, reader: usize) -> Self {
-        // What was taken was taken by a reader before this one's time, which had acquired it: nothing to acquire.
+        // A taken offer was taken, and acquired, by a reader before this one: nothing to acquire.
         let mut mail = Mail(memory.mailbox(reader).load(Ordering::Relaxed));
         if mail.is_fresh() {
             // Which buffer is held is only certain once the offer is taken.
@@ -215,8 +216,7 @@ impl ReaderState {
     }
 }
 
-/// Takes an offer that is there. Only its reader takes the mark off, so a subtraction does it, which processors do in
-/// one piece.
+/// Takes an existing offer. Only its reader clears the mark, so an atomic subtraction is enough.
 #[inline(always)]
 fn take(mailbox: &AtomicMark) -> Mail {
     Mail(mailbox.fetch_sub(Mail::FRESH, order::snapshot_take()))
