@@ -375,7 +375,7 @@ fn settings_that_disagree_are_refused_and_told() {
         ),
         (
             (sources, [LockOptions::with_heartbeat(1, millis(100))]),
-            "lock 0 keeps 2 sources down there, 1 here",
+            "lock 0 masks 2 sources there, 1 here",
         ),
         (
             (sources, [LockOptions::new(2)]),

@@ -134,7 +134,11 @@ impl TransformBuffer {
     ///
     /// # Errors
     /// If a frame is unknown.
-    pub fn path(&self, target: impl FrameRef, source: impl FrameRef) -> Result<LookupPath, LookupError> {
+    pub fn path(
+        &self,
+        target: impl FrameRef,
+        source: impl FrameRef,
+    ) -> Result<LookupPath, LookupError> {
         let graph = self.graph();
         let mut path = LookupPath {
             buffer: self.clone(),

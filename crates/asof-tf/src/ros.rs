@@ -69,7 +69,10 @@ pub fn tf_message(
 ///
 /// # Errors
 /// [`RosDecodeError`] names what is wrong and where.
-pub fn joint_state(encoding: RosEncoding, payload: &[u8]) -> Result<JointPositions, RosDecodeError> {
+pub fn joint_state(
+    encoding: RosEncoding,
+    payload: &[u8],
+) -> Result<JointPositions, RosDecodeError> {
     let mut reader = RosReader::new(encoding, payload)?;
     let stamp = reader.header()?;
     reader.text("header.frame_id")?;

@@ -102,7 +102,11 @@ impl RobotModel {
 
     /// Stores the positions of the joints in a message, and of the joints that mimic them. Names that are
     /// not joints of this robot are ignored. Returns the refused updates.
-    pub fn move_joints(&self, buffer: &TransformBuffer, state: &JointPositions) -> Vec<UpdateError> {
+    pub fn move_joints(
+        &self,
+        buffer: &TransformBuffer,
+        state: &JointPositions,
+    ) -> Vec<UpdateError> {
         let placed = self.place_joints(buffer, state, |_| true);
         placed.into_iter().filter_map(|(_, error)| error).collect()
     }
@@ -257,6 +261,9 @@ mod tests {
     fn elements_without_end_are_refused() {
         let text = format!("<robot name='r'>{}", "<a>".repeat(100_000));
         let error = RobotModel::from_urdf(&text).err().expect("is refused");
-        assert!(error.to_string().contains("nested more than 100 deep"), "{error}");
+        assert!(
+            error.to_string().contains("nested more than 100 deep"),
+            "{error}"
+        );
     }
 }
