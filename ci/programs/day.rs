@@ -1,9 +1,9 @@
-//! A day of a robot in time-lapse: the recorder must not grow, and must know of every message that it did not write.
+//! A robot's day in time-lapse: the recorder must not grow, and must account for every message that it did not write.
 //!
 //! usage: day FOLDER [HOURS [MESSAGES_PER_SECOND [BYTES]]]
 //!
-//! A robot on Zenoh, on this machine, publishes as fast as it is heard, by a clock of its own; the recorder logs by that
-//! clock (`/clock`), splits by it every ten minutes, and deletes what is more than a quota. A line for each hour has the
+//! A robot on Zenoh, on this machine, publishes as fast as it is received, by its own clock. The recorder logs by that
+//! clock (`/clock`), splits by it every ten minutes, and deletes files beyond a quota. A line for each hour has the
 //! memory of this process, robot and recorder together.
 
 use std::error::Error;
@@ -21,8 +21,8 @@ use asof_live::{
 const TOPICS: u64 = 10;
 const QUOTA: u64 = 200_000_000;
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Memory may be so much more at the end than after the first hours.
-const MORE: u64 = 48 << 20;
+/// How much the memory may grow after the first hours.
+const MOST_GROWTH_BYTES: u64 = 48 << 20;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -98,7 +98,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             );
         }
     }
-    // What is on its way is waited for: then each message is known to be written or dropped.
+    // Wait for messages in flight: then each one is counted as written or dropped.
     let known = |report: &RecordReport| report.written() + report.dropped() - before(&early);
     let end = Instant::now() + PATIENCE;
     while known(&recorder.report()) < sent && Instant::now() < end {
@@ -108,7 +108,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (dropped, total) = (report.dropped(), known(&report));
     if total != sent {
         return Err(format!(
-            "{sent} messages were sent, and {total} are known to be written or dropped"
+            "{sent} messages were sent, but only {total} are counted as written or dropped"
         )
         .into());
     }
@@ -136,7 +136,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         steady >> 20,
         most >> 20
     );
-    if most > steady + MORE {
+    if most > steady + MOST_GROWTH_BYTES {
         return Err("memory grew".into());
     }
     Ok(())
@@ -179,7 +179,7 @@ fn wait_until_heard(
     };
     while !is_heard(recorder) {
         if Instant::now() > end {
-            return Err("the recorder does not hear the robot".into());
+            return Err("the recorder does not receive the robot's messages".into());
         }
         tell_time(clock, 0)?;
         for publisher in publishers {
@@ -187,12 +187,12 @@ fn wait_until_heard(
         }
         std::thread::sleep(Duration::from_millis(100));
     }
-    // What is still on its way.
+    // Messages in flight.
     std::thread::sleep(Duration::from_secs(2));
     Ok(())
 }
 
-/// Makes a message unlike the one before: a part of it does not become smaller when it is compressed.
+/// Makes a message differ from the one before: part of it is incompressible.
 fn stir(payload: &mut [u8], number: u64) {
     let mut state = number | 1;
     for byte in payload.iter_mut().skip(4).take(500) {
@@ -203,12 +203,12 @@ fn stir(payload: &mut [u8], number: u64) {
     }
 }
 
-/// Messages that were known before the day began.
+/// Messages that were counted before the day began.
 fn before(report: &RecordReport) -> u64 {
     report.written() + report.dropped()
 }
 
-/// The memory of this process, where the system tells.
+/// The memory of this process, where the system provides it.
 fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;

@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if window.len() as u64 != count || window.stamp_fallbacks() > 0 {
         return Err(format!("{} messages instead of {count}", window.len()).into());
     }
-    // The recorder has subscriptions of its own: what a window has may still be on its way to it.
+    // The recorder has its own subscriptions: messages of the window may not have arrived there yet.
     let mut expected = vec![("/imu/data", count), ("/chatter", 10), ("/reading", 10)];
     if kind == "latched" {
         expected.push(("/tf_static", 1));
@@ -60,7 +60,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let deadline = Instant::now() + SOON;
     while !is_through(&recorder.report(), &expected) {
         if !recorder.is_recording() || Instant::now() > deadline {
-            return Err(format!("the recorder stands still: {:?}", recorder.report()).into());
+            return Err(format!("the recorder makes no progress: {:?}", recorder.report()).into());
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -68,7 +68,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Whether the recorder has come to the end of what the peer publishes.
+/// Whether the recorder has everything that the peer publishes.
 fn is_through(report: &RecordReport, expected: &[(&str, u64)]) -> bool {
     expected.iter().all(|(topic, count)| {
         let topic = report.topics.get(*topic);

@@ -117,15 +117,15 @@ try:
     server = ready(start_ros(str(HERE / "rosbridge_server.py"), str(port), "--without-raw"))
     out = folder / "values.mcap"
     _, said = finish("record", url, "-o", str(out), "--for", "6s", "--exclude", "/bulk")
-    assert "messages of /chatter come as values; they are encoded anew by their type" in said, said
+    assert "messages of /chatter come as values; they are re-encoded by their type" in said, said
     words = [int(one.data.removeprefix("word ")) for one in messages(out, "/chatter")]
     assert len(words) > 100 and words == list(range(words[0], words[-1] + 1)), words[:10]
     for one in messages(out, "/imu"):
         number = one.header.stamp.secs * 1000 + one.header.stamp.nsecs // 1_000_000
         assert one.angular_velocity.x == number * 0.5, one
     told = finish("info", url, "--for", "3s", "--json", codes=(0, 3))[0]
-    assert "encoded anew" in told, told
-    print(f"of a server without raw messages, values are encoded anew, and that is said: {len(words)} words without a gap")
+    assert "re-encoded" in told, told
+    print(f"of a server without raw messages, values are re-encoded, and that is said: {len(words)} words without a gap")
 finally:
     for one in running:
         one.kill()

@@ -1,7 +1,7 @@
-//! A simulated robot that publishes as rmw_zenoh does: it drives through its rooms until it is stopped.
+//! A simulated robot that publishes as rmw_zenoh does. It drives through its rooms until it is stopped.
 //!
-//! usage: robot [ADDRESS] [SECONDS]; the address is where to listen, `zenoh://?listen=127.0.0.1:7447` unless said
-//! otherwise. In another terminal: `asof serve zenoh://127.0.0.1:7447`, or `asof live`, or `asof record`.
+//! usage: robot [ADDRESS] [SECONDS]; the address to listen on is `zenoh://?listen=127.0.0.1:7447` by default. In
+//! another terminal: `asof serve zenoh://127.0.0.1:7447`, or `asof live`, or `asof record`.
 
 use std::collections::HashMap;
 use std::thread::sleep;
@@ -14,7 +14,7 @@ use asof_live::ros::{SampleAttachment, TopicKey, dds_type_name};
 use zenoh::Wait;
 use zenoh_ext::{AdvancedPublisher, AdvancedPublisherBuilderExt, CacheConfig};
 
-/// What ROS 2 Humble says instead of a hash.
+/// ROS 2 Humble has this instead of a hash.
 const NO_HASH: &str = "TypeHashNotSupported";
 
 fn main() -> zenoh::Result<()> {
@@ -36,7 +36,7 @@ fn main() -> zenoh::Result<()> {
         publishers.insert(channel.topic.clone(), declared);
     }
     let began = Instant::now();
-    // Each publisher counts its own messages: a gap in its count is a message that was lost.
+    // Each publisher numbers its messages: a gap is a lost message.
     let mut counts: HashMap<String, i64> = HashMap::new();
     for message in demo.messages() {
         let due = message.log_time.since(demo.options().start).max(0);
@@ -63,7 +63,7 @@ type Declared = (
     zenoh::liveliness::LivelinessToken,
 );
 
-/// A publisher, and the token by which others find it. What is sent once is kept for those who come late.
+/// A publisher, and its liveliness token. Messages that are sent once are kept for late joiners.
 fn declare(robot: &Robot, number: usize, channel: &Channel) -> zenoh::Result<Declared> {
     let key = TopicKey {
         domain: 0,

@@ -1,7 +1,7 @@
-//! Publishes `message 0`, `message 1`, … every 100 ms, each with the time it was made in its first eight bytes.
+//! Publishes `message 0`, `message 1`, … every 100 ms, each with its creation time in the first eight bytes.
 //!
-//! usage: talker [ADDRESS] [COUNT]; the address is where to listen, `zenoh://?listen=127.0.0.1:7448` unless said
-//! otherwise. Run `window_by_transport_time` or `window_by_application_time` in another terminal.
+//! usage: talker [ADDRESS] [COUNT]; the address to listen on is `zenoh://?listen=127.0.0.1:7448` by default. Run
+//! `window_by_transport_time` or `window_by_application_time` in another terminal.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,5 +1,5 @@
-//! Keeps the last 50 messages of the talker by the time in the messages themselves, and asks for the one nearest to
-//! 200 ms before the newest.
+//! Keeps the last 50 messages of the talker, indexed by the time in the messages, and queries the one nearest to 200
+//! ms before the newest.
 //!
 //! usage: window_by_application_time [ADDRESS] [TIMES]
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 use asof_core::Stamp;
 use asof_live::{FromSample, Sample};
 
-/// What the talker sends.
+/// A message of the talker.
 struct Spoken {
     made: Stamp,
     text: String,

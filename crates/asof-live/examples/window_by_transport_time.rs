@@ -1,4 +1,4 @@
-//! Keeps the last 50 messages of the talker, and says every half second what came in the last 500 ms of them.
+//! Keeps the last 50 messages of the talker, and prints every half second those of the last 500 ms.
 //!
 //! usage: window_by_transport_time [ADDRESS] [TIMES]
 

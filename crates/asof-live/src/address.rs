@@ -1,4 +1,4 @@
-//! Where a robot is: `zenoh://host:port?mode=client&domain=0`, `foxglove://host:port`, `rosbridge://host:port`,
+//! Addresses of robots: `zenoh://host:port?mode=client&domain=0`, `foxglove://host:port`, `rosbridge://host:port`,
 //! `dds://?domain=0`.
 
 mod dds;
@@ -9,12 +9,12 @@ use std::str::FromStr;
 
 pub use dds::DdsAddress;
 
-/// Where a robot is, and how to speak to it.
+/// The address of a robot, and the transport to reach it.
 ///
 /// - `zenoh://host:7447`: a robot on Zenoh; see [`ZenohAddress`].
 /// - `foxglove://host:8765`, or `ws://host:8765`: a Foxglove WebSocket server; see [`SocketAddress`].
 /// - `rosbridge://host:9090`: a rosbridge server, of ROS 1 or ROS 2.
-/// - `dds://?domain=0`: robots on DDS, found by themselves; see [`DdsAddress`].
+/// - `dds://?domain=0`: robots on DDS, found by discovery; see [`DdsAddress`].
 ///
 /// ```
 /// use asof_live::Address;
@@ -32,7 +32,7 @@ pub enum Address {
     Foxglove(SocketAddress),
     /// A rosbridge server.
     Rosbridge(SocketAddress),
-    /// A domain of DDS. Opening it needs the feature `dds`.
+    /// A DDS domain. Opening it needs the feature `dds`.
     Dds(DdsAddress),
 }
 
@@ -62,14 +62,15 @@ impl fmt::Display for Address {
     }
 }
 
-/// Where a WebSocket server is: `host`, `host:port`, `[::1]:port`, and a path and query that are handed to it.
+/// The address of a WebSocket server: `host`, `host:port`, `[::1]:port`, and a path and query that are passed on to
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SocketAddress {
-    /// Its name or number, without brackets.
+    /// Its name or IP address, without brackets.
     pub host: String,
     /// Its port.
     pub port: u16,
-    /// What follows, with its slash: a path, and a query such as a token.
+    /// The path with its leading slash, and the query, such as a token.
     pub path: String,
 }
 
@@ -107,7 +108,7 @@ impl SocketAddress {
         })
     }
 
-    /// As a WebSocket is opened.
+    /// The URL that the WebSocket connects to.
     pub fn url(&self) -> String {
         format!("ws://{}{}", self.authority(), self.path)
     }
@@ -121,7 +122,7 @@ impl SocketAddress {
     }
 }
 
-/// Without its query: that may be a secret.
+/// Without the query, which may hold a secret.
 impl fmt::Display for SocketAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.split('?').next().unwrap_or_default();
@@ -130,11 +131,11 @@ impl fmt::Display for SocketAddress {
     }
 }
 
-/// Where a robot on Zenoh is, and how to speak to it.
+/// The address of a robot on Zenoh.
 ///
-/// `zenoh://` alone is a peer of the router on this machine, as rmw_zenoh has it. Parameters: `mode` (`peer`,
+/// `zenoh://` alone is a peer of the router on this machine, the default of rmw_zenoh. Parameters: `mode` (`peer`,
 /// `client`, `router`), `domain` (the ROS domain), `listen` (an endpoint such as `tcp/127.0.0.1:7448`), and
-/// `multicast` (`true` to look for peers by multicast).
+/// `multicast` (`true` to discover peers by multicast).
 ///
 /// ```
 /// use asof_live::{Mode, ZenohAddress};
@@ -150,23 +151,23 @@ pub struct ZenohAddress {
     pub connect: Vec<String>,
     /// The endpoints to listen on.
     pub listen: Vec<String>,
-    /// What to be in the network.
+    /// The session's role in the network.
     pub mode: Mode,
     /// The ROS domain.
     pub domain: u32,
-    /// Whether to look for peers by multicast.
+    /// Whether peers are discovered by multicast.
     pub multicast: bool,
 }
 
-/// What a session is in the network.
+/// The role of a session in the Zenoh network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// Speaks to others directly.
+    /// Connects to other peers directly.
     #[default]
     Peer,
-    /// Speaks to one router.
+    /// Connects to one router.
     Client,
-    /// Is a router itself.
+    /// Is itself a router.
     Router,
 }
 
@@ -185,30 +186,30 @@ impl Mode {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddressError {
-    /// It starts with something else.
+    /// The scheme is unknown.
     #[error(
-        "'{0}' is not an address of a robot: it should look like zenoh://host:7447, foxglove://host:8765 (or ws://), rosbridge://host:9090 or dds://?domain=0"
+        "'{0}' is not a robot's address: it should look like zenoh://host:7447, foxglove://host:8765 (or ws://), rosbridge://host:9090 or dds://?domain=0"
     )]
     Scheme(String),
-    /// A host is none.
+    /// The host is malformed.
     #[error(
         "'{0}' is not a host: it should look like robot, 192.168.1.5:7447, [::1]:7447 or udp/robot:7447"
     )]
     Host(String),
-    /// The host of a WebSocket is not one.
+    /// The host of a WebSocket is malformed.
     #[error(
         "'{0}' is not a host: it should look like robot, robot:8765, 192.168.1.5:8765 or [::1]:8765"
     )]
     Socket(String),
-    /// A parameter is unknown, or its value is.
+    /// A parameter is unknown, or its value is invalid.
     #[error(
-        "'{0}' is not understood: parameters are mode=peer|client|router, domain=N, listen=tcp/host:port, multicast=true|false"
+        "'{0}' is not a valid parameter: parameters are mode=peer|client|router, domain=N, listen=tcp/host:port, multicast=true|false"
     )]
     Parameter(String),
-    /// A part of an address of DDS is not one.
+    /// A part of a DDS address is invalid.
     #[error(
-        "'{0}' is not understood: an address on DDS is dds://?domain=N with N from 0 to 232, or dds://INTERFACE?domain=N with the \
-         name or number of a network interface of this machine"
+        "'{0}' is not a valid part of a DDS address: it should look like dds://?domain=N with N from 0 to 232, or dds://INTERFACE?domain=N with the \
+         name or IP address of a network interface of this machine"
     )]
     Dds(String),
 }
@@ -245,7 +246,7 @@ impl FromStr for ZenohAddress {
     }
 }
 
-/// The endpoints.
+/// Lists the endpoints.
 impl fmt::Display for ZenohAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let endpoints = if self.connect.is_empty() {

@@ -1,4 +1,4 @@
-//! Channels whose schema may still be on its way.
+//! Channels whose schema may still be pending.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 use asof_ros::differs;
 use asof_ros::msg::starts_with_header;
 
-/// So long a node may take to describe a type; recordings wait for it before they write the type without a schema.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a node may take to describe a type; recordings wait this long before they write the type without a schema.
+pub(crate) const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A channel with the best schema that is known by now.
+/// A channel with the best schema known so far.
 #[derive(Debug)]
 pub(crate) struct Described {
     appeared: Instant,
@@ -24,11 +24,11 @@ pub(crate) struct Described {
 #[derive(Debug)]
 struct State {
     known: Known,
-    /// Whether a definition was found that is another one than the robot's.
+    /// Whether a definition was found that differs from the robot's.
     is_other: bool,
 }
 
-/// What is known of a channel by now.
+/// What is known of a channel so far.
 #[derive(Debug, Clone)]
 pub(crate) struct Known {
     pub channel: Arc<Channel>,
@@ -55,7 +55,7 @@ fn has_header(schema: &Schema) -> bool {
 }
 
 impl Described {
-    /// A topic of ROS 2, with a definition from a folder or of the standard types if there is one.
+    /// A ROS 2 topic, with a definition from a folder or of the standard types if there is one.
     pub(crate) fn ros2(
         topic: &str,
         type_name: String,
@@ -89,7 +89,7 @@ impl Described {
         }
     }
 
-    /// A channel that is all that will be known.
+    /// A channel whose schema is final.
     pub(crate) fn complete(channel: Channel) -> Self {
         Described {
             appeared: Instant::now(),
@@ -105,10 +105,10 @@ impl Described {
         self.state.lock().known.clone()
     }
 
-    /// The channel, once it has its schema or nobody waits for one any more.
+    /// The channel, once it has its schema or the wait for one is over.
     pub(crate) fn settled(&self) -> Option<Arc<Channel>> {
         let state = self.state.lock();
-        let is_settled = !state.known.is_pending || self.appeared.elapsed() > PATIENCE;
+        let is_settled = !state.known.is_pending || self.appeared.elapsed() > DESCRIBE_TIMEOUT;
         is_settled.then(|| Arc::clone(&state.known.channel))
     }
 
@@ -127,13 +127,13 @@ impl Described {
         }
     }
 
-    /// Whether the only definition that could be had is another one than the robot's.
+    /// Whether the only definition that was found differs from the robot's.
     pub(crate) fn is_other(&self) -> bool {
         let state = self.state.lock();
         state.known.is_pending && state.is_other
     }
 
-    /// Takes a schema that has come, if one is still waited for.
+    /// Accepts a schema that has arrived, if one is still waited for.
     pub(crate) fn learn_if_pending(&self, schema: Schema) -> bool {
         let is_pending = self.is_pending();
         if is_pending {
@@ -152,12 +152,12 @@ impl Described {
     }
 }
 
-/// The name of the robot's hash in a channel's metadata.
+/// The metadata key of the robot's type hash.
 pub(crate) const TYPE_HASH: &str = "type_hash";
 
 enum Found {
     Same(Schema),
-    /// A type of this name is defined, but as the robot's hash says, otherwise than there: it would be read wrongly.
+    /// A type of this name is defined, but with another hash than the robot's: messages would be decoded wrongly.
     Other,
     Nothing,
 }
@@ -177,7 +177,7 @@ fn defined(name: &str, hash: &str, definitions: &Definitions) -> Found {
     };
     if differs(hash, name, &text) {
         tracing::warn!(
-            "the robot's {name} is not the one that is known here ({hash}); its node is asked for it"
+            "the local definition of {name} differs from the robot's ({hash}); asking its node for it"
         );
         return Found::Other;
     }

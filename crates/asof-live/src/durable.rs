@@ -1,4 +1,4 @@
-//! A file whose bytes are on the disk soon after they were written, whatever happens to the power.
+//! A file that is synced to disk soon after each write, so that it survives a power cut.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// The disk is asked this often at most: it has to write, too.
+/// The shortest time between two syncs: the disk has to write, too.
 const MIN_SYNC_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A file that a thread of its own brings to the disk, again and again, while others write on.
+/// A file that a background thread syncs to disk, again and again, while writing continues.
 ///
-/// What the system has taken survives the end of the process, but not of the power: it may keep it in memory for half a
-/// minute. A disk that refuses is told by the next write.
+/// Written data survives the end of the process, but not a power cut: the operating system may keep it in memory for
+/// half a minute. A sync error is returned by the next write.
 #[derive(Debug)]
 pub struct DurableFile {
     file: File,
@@ -30,19 +30,19 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether something was written that may not be on the disk.
+    /// Whether something was written that is not synced yet.
     is_dirty: bool,
     is_closed: bool,
     error: Option<io::Error>,
-    /// How often the disk was asked.
+    /// How many syncs were done.
     syncs: u64,
 }
 
 impl DurableFile {
-    /// Takes over a file that is open for writing.
+    /// Wraps a file that is open for writing.
     ///
     /// # Errors
-    /// When the file cannot be shared with a thread, or none can be started.
+    /// When the file handle cannot be cloned, or the thread cannot be started.
     pub fn new(file: File) -> io::Result<Self> {
         let shared = Arc::<Shared>::default();
         let (other, synced) = (file.try_clone()?, Arc::clone(&shared));
@@ -68,7 +68,7 @@ impl DurableFile {
     }
 }
 
-/// Asks the disk. A pipe or a terminal has none, which is not a fault.
+/// Syncs the file. A pipe or a terminal cannot be synced, which is not an error.
 fn on_disk(file: &File) -> io::Result<()> {
     match file.sync_data() {
         Err(error)
@@ -128,7 +128,7 @@ impl Seek for DurableFile {
     }
 }
 
-/// Waits until all of it is on the disk.
+/// Waits until everything is synced.
 impl Drop for DurableFile {
     fn drop(&mut self) {
         self.shared.state.lock().is_closed = true;

@@ -1,54 +1,54 @@
-//! What can go wrong.
+//! The errors of a live session.
 
 use crate::{AddressError, ZenohAddress};
 
-/// Why a robot could not be spoken to, or recorded.
+/// Why a robot could not be reached, subscribed or recorded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LiveError {
-    /// The address is none.
+    /// The text is not an address.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// Zenoh refused.
+    /// Zenoh returned an error.
     #[error("{what}: {cause}")]
     Zenoh {
-        /// What was tried.
+        /// The operation that failed.
         what: String,
-        /// What Zenoh said.
+        /// Zenoh's error.
         cause: String,
     },
-    /// DDS refused.
+    /// DDS returned an error.
     #[error("{what}: {cause}")]
     Dds {
-        /// What was tried.
+        /// The operation that failed.
         what: String,
-        /// What DDS said.
+        /// The error of DDS.
         cause: String,
     },
-    /// An address on DDS, in a build without it.
+    /// A DDS address, in a build without DDS.
     #[error(
-        "this build does not speak DDS: build it with the feature `dds` (cargo build --features dds)"
+        "this build does not support DDS: build it with the feature `dds` (cargo build --features dds)"
     )]
     WithoutDds,
-    /// Raw keys are asked for where there are none.
+    /// A raw key expression for a transport without keys.
     #[error(
-        "'{key}' cannot be subscribed: raw keys are Zenoh's, and this robot is not reached by Zenoh; name topics instead"
+        "'{key}' cannot be subscribed: raw keys need Zenoh, and this robot is reached over another transport; name topics instead"
     )]
     NoKeys {
         /// The key expression.
         key: String,
     },
-    /// Something that only Zenoh can do.
+    /// An operation that needs Zenoh.
     #[error(
-        "this robot is not reached by Zenoh, and only Zenoh can do that; connect to a zenoh:// address"
+        "this needs Zenoh, and this robot is reached over another transport; connect to a zenoh:// address"
     )]
     NotZenoh,
-    /// Nobody publishes a topic.
-    #[error("nobody publishes '{topic}'; there are: {known}")]
+    /// A topic is not published.
+    #[error("'{topic}' is not published; published topics: {known}")]
     NoSuchTopic {
         /// The topic.
         topic: String,
-        /// Those that are published.
+        /// The topics that are published.
         known: String,
     },
     /// A struct does not fit the messages of a topic.
@@ -61,7 +61,7 @@ pub enum LiveError {
     #[error(transparent)]
     Write(#[from] asof_formats::McapWriteError),
     /// The thread that writes the recording failed.
-    #[error("the recording was not finished: its writer stopped unexpectedly")]
+    #[error("the recording is incomplete: its writer thread stopped unexpectedly")]
     WriterGone,
 }
 
@@ -79,7 +79,7 @@ impl LiveError {
     }
 }
 
-/// What Zenoh says, without the line of its source that says it.
+/// Zenoh's error message, without the source line that it ends with.
 pub(crate) fn said(cause: &zenoh::Error) -> String {
     let text = cause.to_string();
     match text.rfind(" at ") {

@@ -1,4 +1,4 @@
-//! Who publishes what, as a transport tells it.
+//! The graph of publishers, as discovered by a transport.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
@@ -14,19 +14,19 @@ use crate::ros::{BridgeToken, QosProfile, Token, TopicKey};
 /// A publisher that was discovered.
 #[derive(Debug, Clone)]
 pub struct Publisher {
-    /// The node that it belongs to, with its namespace; empty where the transport does not say.
+    /// Its node, with the namespace; empty where the transport does not provide it.
     pub node: String,
     /// Where its messages are: the exact key on Zenoh, the topic and its type elsewhere.
     pub key: String,
-    /// Its quality of service, where the transport says.
+    /// Its quality of service, where the transport provides it.
     pub qos: Option<QosProfile>,
-    /// Its topic, type and schema, as far as they are known by now.
+    /// Its topic, type and schema, as far as they are known.
     pub channel: Arc<Channel>,
     pub(crate) described: Arc<Described>,
     pub(crate) origin: Origin,
 }
 
-/// What a publisher is to its transport.
+/// A publisher's identity in its transport.
 #[derive(Debug, Clone)]
 pub(crate) enum Origin {
     /// A token of rmw_zenoh.
@@ -36,25 +36,25 @@ pub(crate) enum Origin {
     /// A topic on DDS.
     #[cfg(feature = "dds")]
     Dds(Arc<crate::transport::DdsTopic>),
-    /// Its key is all there is.
+    /// A raw key.
     Key,
 }
 
 impl Publisher {
-    /// Whether it is one that another publisher of the same topic makes superfluous.
+    /// Whether a direct publisher of the same topic makes it redundant.
     fn is_bridged(&self) -> bool {
         matches!(self.origin, Origin::Bridge(_))
     }
 }
 
-/// Something that wants to know of publishers as they appear.
+/// An observer of publishers as they appear.
 pub(crate) trait Interest: Send + Sync {
     fn appeared(&self, publisher: &Publisher);
     /// Nothing on this key is wanted any more.
     fn retired(&self, key: &str);
 }
 
-/// Who publishes what, and who wants to know.
+/// The publishers, and the observers of changes.
 #[derive(Default)]
 pub(crate) struct Graph {
     state: Mutex<State>,
@@ -63,24 +63,24 @@ pub(crate) struct Graph {
 
 #[derive(Default)]
 struct State {
-    /// By a name that the transport gives them.
+    /// By the transport's name for them.
     publishers: HashMap<String, Arc<Publisher>>,
-    /// Bridged publishers of topics that are also published without the bridge: each topic is there once.
+    /// Bridged publishers of topics that are also published without the bridge: each topic is listed once.
     shadowed: HashMap<String, Arc<Publisher>>,
     definitions: Definitions,
-    /// What is known of the type on a key, and how many publish on it.
+    /// The type on a key, and the number of publishers on it.
     channels: HashMap<String, (Arc<Described>, usize)>,
-    /// How many publish a topic without a bridge.
+    /// The number of direct publishers of a topic.
     direct: HashMap<String, usize>,
-    /// How many of the publishers are bridged.
+    /// The number of bridged publishers.
     bridged: usize,
 }
 
 impl Graph {
-    /// Tells of publishers as they appear; returns those that are there.
+    /// Adds an observer of publishers; returns those that are there.
     pub fn listen(&self, interest: Weak<dyn Interest>) -> Vec<Arc<Publisher>> {
-        // Listed first, then told of what is there: a publisher that appears in between is told twice, which is
-        // noticed, and never missed.
+        // Added first, then given what is there: a publisher that appears in between is reported twice, which is
+        // detected, and never missed.
         self.interests.lock().push(interest);
         self.publishers()
     }
@@ -89,7 +89,7 @@ impl Graph {
         self.state.lock().publishers.values().cloned().collect()
     }
 
-    /// What is known of the type on a key; made by `describe` where nothing is.
+    /// The type on a key; made by `describe` where it is not known yet.
     pub fn described(
         &self,
         key: &str,
@@ -105,7 +105,7 @@ impl Graph {
         described
     }
 
-    /// Lists a publisher under a name, and tells those who want to know.
+    /// Adds a publisher under a name, and notifies the observers.
     pub fn appeared(&self, name: String, publisher: Publisher) {
         let publisher = Arc::new(publisher);
         let retired = {
@@ -130,7 +130,7 @@ impl Graph {
         }
     }
 
-    /// Forgets a publisher; with the last one on a key, what is known of its type: topics may come and go for as long as
+    /// Removes a publisher; with the last one on a key, the type of the key too: topics may come and go for as long as
     /// the robot runs.
     pub fn gone(&self, name: &str) {
         let back = {
@@ -146,12 +146,12 @@ impl Graph {
         }
     }
 
-    /// Gives the publishers on a key the channel as it is known now.
+    /// Updates the channel of the publishers on a key.
     pub fn renew(&self, key: &str) {
         self.state.lock().renew(key);
     }
 
-    /// Looks for definitions here too.
+    /// Adds definitions of types.
     pub fn set_definitions(&self, definitions: Definitions) {
         let mut state = self.state.lock();
         state.definitions = definitions;
@@ -164,7 +164,7 @@ impl Graph {
         }
     }
 
-    /// The topics that are published at the moment, by name.
+    /// The topics that are published now, by name.
     pub fn topics(&self) -> Vec<Topic> {
         let state = self.state.lock();
         let mut topics: BTreeMap<&str, Topic> = BTreeMap::new();
@@ -205,7 +205,7 @@ impl State {
             let topic = publisher.channel.topic.clone();
             *self.direct.entry(topic).or_default() += 1;
         }
-        // A token that is seen twice stands for one publisher.
+        // A token that is seen twice is one publisher.
         if let Some(before) = self.publishers.insert(name, Arc::clone(publisher)) {
             self.forget(&before);
         }
@@ -217,7 +217,7 @@ impl State {
         Some(gone)
     }
 
-    /// Takes a publisher out of the counts.
+    /// Removes a publisher from the counts.
     fn forget(&mut self, gone: &Publisher) {
         if let Some((_, count)) = self.channels.get_mut(&gone.key) {
             *count -= 1;
@@ -235,7 +235,7 @@ impl State {
         }
     }
 
-    /// Puts the bridged publishers of a topic aside; the keys that nothing is published on any more.
+    /// Sets the bridged publishers of a topic aside; returns the keys that are no longer published.
     fn shadow(&mut self, topic: &str) -> Vec<String> {
         if self.bridged == 0 {
             return Vec::new();
@@ -255,7 +255,7 @@ impl State {
         keys
     }
 
-    /// Takes the bridged publishers of a topic back, if nobody else publishes it.
+    /// Restores the bridged publishers of a topic, if it has no direct publisher.
     fn uncover(&mut self, topic: &str) -> Vec<(String, Arc<Publisher>)> {
         let is_it = |one: &Arc<Publisher>| one.channel.topic == topic;
         if self.shadowed.is_empty() || self.direct.contains_key(topic) {

@@ -1,4 +1,4 @@
-//! How a robot is recorded.
+//! Options of a recording.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,20 +8,20 @@ use asof_formats::McapWriterOptions;
 
 use crate::sink::Tags;
 
-/// How a robot is recorded.
+/// Options of a recording.
 #[derive(Debug, Clone)]
 pub struct RecordOptions {
-    /// How the file is written. Chunks of half a second lose no more than that when the process is killed, and no more
-    /// than a second when the power is cut.
+    /// How the file is written. With chunks of half a second, a killed process loses at most half a second, and a
+    /// power cut at most one second.
     pub writer: McapWriterOptions,
     /// How many bytes may wait for the disk before messages are dropped.
     pub queue_bytes: u64,
-    /// What is written into the recording as its metadata `tags`.
+    /// Metadata of the recording, written under the name `tags`.
     pub tags: Tags,
-    /// What is dropped first when the disk is slower than the robot.
+    /// Which topics are dropped first when the disk is slower than the robot.
     pub priorities: Priorities,
-    /// Whether messages are logged by the robot's own clock, the topic `/clock`: what comes before it is left out, and
-    /// counted, except for messages that are kept for late joiners.
+    /// Whether messages are logged by the robot's clock, the topic `/clock`. Messages before its first time are
+    /// dropped and counted, except for those that are kept for late joiners.
     pub sim_time: bool,
 }
 
@@ -30,7 +30,7 @@ impl Default for RecordOptions {
         RecordOptions {
             writer: McapWriterOptions {
                 profile: "ros2".to_owned(),
-                // Half of the second that may be missing after a cut of power; the disk has the other half.
+                // Half of the second that a power cut may cost; syncing the file takes the other half.
                 chunk_age: Some(Duration::from_millis(500)),
                 ..McapWriterOptions::default()
             },
@@ -42,7 +42,7 @@ impl Default for RecordOptions {
     }
 }
 
-/// How important topics are: those of higher numbers are kept when there is no room for all. Without a number, it is 0.
+/// Priorities of topics: those with higher numbers are kept when there is no room for all. The default is 0.
 ///
 /// ```
 /// use asof_live::Priorities;
@@ -54,7 +54,7 @@ impl Default for RecordOptions {
 pub struct Priorities(Arc<dyn Fn(&str) -> i32 + Send + Sync>);
 
 impl Priorities {
-    /// Priorities by the names of topics.
+    /// Priorities by topic name.
     pub fn new(of: impl Fn(&str) -> i32 + Send + Sync + 'static) -> Self {
         Priorities(Arc::new(of))
     }
@@ -66,7 +66,7 @@ impl Priorities {
 }
 
 impl Default for Priorities {
-    /// All are the same.
+    /// The same priority for all topics.
     fn default() -> Self {
         Priorities::new(|_| 0)
     }

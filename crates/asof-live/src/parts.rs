@@ -1,4 +1,4 @@
-//! A recording in several files, one after another, within a room on the disk.
+//! A recording in several files, one after another, within a quota of disk space.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::DurableFile;
 use crate::sink::{Sink, Tags};
 
-/// When a recording goes on in the next file, and how many are kept.
+/// When a recording starts its next file, and how many files are kept.
 ///
 /// ```
 /// use std::time::Duration;
@@ -27,22 +27,22 @@ use crate::sink::{Sink, Tags};
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SplitOptions {
-    /// About how large a file becomes, in bytes.
+    /// The approximate size of a file, in bytes.
     pub bytes: Option<u64>,
-    /// How long a file is, by the times of receipt.
+    /// The duration of a file, by receipt time.
     pub time: Option<Duration>,
-    /// How many bytes all files may have together: the oldest is deleted for the newest.
+    /// The most bytes for all files together: the oldest are deleted to make room.
     pub quota: Option<u64>,
 }
 
 /// The files of a recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PartsReport {
-    /// Those that are there, oldest first; the last one is being written.
+    /// The files that exist, oldest first; the last one is being written.
     pub files: Vec<PathBuf>,
-    /// How many were deleted, for the newer ones.
+    /// How many files were deleted to stay within the quota.
     pub deleted: u64,
-    /// How many bytes they had.
+    /// The size of the deleted files.
     pub deleted_bytes: u64,
 }
 
@@ -75,7 +75,7 @@ struct Open {
 }
 
 impl Parts {
-    /// Begins the first file.
+    /// Creates the first file.
     pub fn create(
         path: &Path,
         split: SplitOptions,
@@ -100,7 +100,7 @@ impl Parts {
     fn begin(&mut self) -> Result<&mut Open, McapWriteError> {
         let path = part_path(&self.path, self.next);
         self.next += 1;
-        // What is there is never replaced: it may be the only recording of something.
+        // An existing file is never overwritten: it may be the only recording of something.
         let file = DurableFile::new(File::create_new(&path)?)?;
         let file = BufWriter::with_capacity(1 << 17, file);
         let mut writer = McapWriter::new(file, self.writer.clone())?;
@@ -115,7 +115,7 @@ impl Parts {
         }))
     }
 
-    /// The file that a message belongs to.
+    /// The file for a message of this time.
     fn file_for(&mut self, at: Stamp) -> Result<&mut Open, McapWriteError> {
         let is_full = self.open.as_ref().is_some_and(|open| {
             let is_large = self
@@ -129,7 +129,7 @@ impl Parts {
                 .is_some_and(|(most, start)| {
                     at.since(start) >= i64::try_from(most.as_nanos()).unwrap_or(i64::MAX)
                 });
-            // A file without a message would be followed by others without end.
+            // Without this, a file with no messages would be followed by empty files without end.
             open.start.is_some() && (is_large || is_long)
         });
         if is_full {
@@ -154,7 +154,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Deletes the oldest files until all fit, with what the open one has so far.
+    /// Deletes the oldest files until all fit, counting what the open file has so far.
     fn make_room(&mut self, open: u64) {
         let Some(quota) = self.split.quota else {
             return;
@@ -164,7 +164,7 @@ impl Parts {
             let (path, size) = self.done.remove(0);
             all -= size;
             if let Err(error) = std::fs::remove_file(&path) {
-                tracing::warn!("{} cannot be deleted: {error}", path.display());
+                tracing::warn!("cannot delete {}: {error}", path.display());
             }
             let mut report = self.report.lock();
             report.files.retain(|known| *known != path);

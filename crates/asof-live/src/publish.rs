@@ -1,4 +1,4 @@
-//! Publishing as a node of ROS 2 does, so that others receive it: a key, a token, and what is kept for late joiners.
+//! Publishing as a ROS 2 node does, so that other nodes receive it: a key, a token, and a cache for late joiners.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -14,28 +14,28 @@ use crate::ros::{
 };
 use crate::{LiveError, Robot};
 
-/// Numbers for the publishers of this process.
+/// Numbers the publishers of this process.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// What is published: its name, its type, and how.
+/// The options of a publisher: its topic, its type, and its quality of service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublisherOptions {
-    /// The node that publishes: `player`.
+    /// The name of the publishing node: `player`.
     pub node: String,
     /// The topic, with its leading slash.
     pub topic: String,
-    /// The type as people write it: `sensor_msgs/msg/Imu`.
+    /// The type in its usual spelling: `sensor_msgs/msg/Imu`.
     pub type_name: String,
     /// The type's definition with those it refers to, for its hash; empty where it is not known, which nodes of Humble
     /// understand.
     pub definition: String,
     /// The quality of service.
     pub qos: QosProfile,
-    /// Whether to wait for a subscriber that is slow, instead of dropping messages.
+    /// Whether to wait for a slow subscriber, instead of dropping messages.
     pub waits: bool,
 }
 
-/// One topic of a node of ours; made by [`Robot::publisher`]. Dropping it takes the topic back.
+/// A publisher of one topic; made by [`Robot::publisher`]. Dropping it withdraws the topic.
 pub struct TopicPublisher {
     publisher: AdvancedPublisher<'static>,
     _token: LivelinessToken,
@@ -48,7 +48,7 @@ impl Robot {
     /// Announces a publisher, as a node of `rmw_zenoh` does.
     ///
     /// # Errors
-    /// When the robot is not reached by Zenoh, the topic is not a name, or the session is closed.
+    /// When the robot is not reached over Zenoh, the topic is not a valid name, or the session is closed.
     pub fn publisher(&self, options: &PublisherOptions) -> Result<TopicPublisher, LiveError> {
         let topic = &options.topic;
         let failed = |cause: zenoh::Error| LiveError::Zenoh {
@@ -71,7 +71,7 @@ impl Robot {
             } else {
                 CongestionControl::Drop
             });
-        // What is kept for late joiners, of topics that have it.
+        // The cache for late joiners, for topics that have one.
         let is_kept = options.qos.durability == Durability::TransientLocal;
         let depth = if is_kept { options.qos.depth.max(1) } else { 1 };
         let builder = builder
@@ -81,7 +81,7 @@ impl Robot {
         let zid = session.zid();
         let token = publisher_token(&key, &zid.to_string(), number, &options.node, options.qos);
         let token = session.liveliness().declare_token(token).wait();
-        // Publishers of one session differ in it: gaps are counted for each.
+        // Unique within the session: gaps are counted per publisher.
         let mut gid = zid.to_le_bytes();
         for (byte, mixed) in gid[8..].iter_mut().zip(number.to_le_bytes()) {
             *byte ^= mixed;
@@ -97,7 +97,7 @@ impl Robot {
 }
 
 impl TopicPublisher {
-    /// Publishes an encoded message, sent at a time.
+    /// Publishes an encoded message with its publish time.
     ///
     /// # Errors
     /// When the session is closed.
@@ -121,7 +121,7 @@ impl TopicPublisher {
             })
     }
 
-    /// Whether somebody listens.
+    /// Whether there is a subscriber.
     pub fn is_heard(&self) -> bool {
         let status = self.publisher.matching_status().wait();
         status.is_ok_and(|status| status.matching())

@@ -15,63 +15,64 @@ use crate::ros::is_latched;
 use crate::sink::{Sink, Tags};
 use crate::{LiveError, Sample};
 
-/// Channels that are known under another name at once.
+/// At most this many channels are cached under a prefixed name.
 const MOST_PREFIXED: usize = 65_536;
-/// Notes that may wait to be written.
+/// At most this many notes may wait to be written.
 const MOST_NOTES: usize = 10_000;
-/// An open chunk is looked at this often.
+/// How often an open chunk is checked for its age.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(200);
-/// A slow disk is complained about this often.
-const COMPLAINT: Duration = Duration::from_secs(1);
-/// The writer takes this part of the queue at once: what it has taken cannot be dropped for something else.
-const SHARE: u64 = 16;
+/// How often a slow disk is logged.
+const WARN_INTERVAL: Duration = Duration::from_secs(1);
+/// The writer takes one part in this many of the queue at once; what it has taken cannot be dropped for something
+/// else.
+const TAKE_FRACTION: u64 = 16;
 
-/// What was recorded of a topic.
+/// The counts of one recorded topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TopicReport {
-    /// Messages in the file; of a recording in snapshots, those that were kept for a while.
+    /// Messages in the file; for a recording in snapshots, messages that were kept for a while.
     pub written: u64,
     /// Messages that were dropped because the disk was slower than the robot.
     pub dropped: u64,
-    /// Messages that came before the robot's own clock was heard, where that is what they are logged by.
+    /// Messages that came before the first time of the robot's clock, for a recording by that clock.
     pub early: u64,
-    /// Messages that MCAP cannot hold: those that are logged before 1970.
+    /// Messages that MCAP cannot hold: those logged before 1970.
     pub refused: u64,
-    /// Messages whose publisher says that it is before 1970: they have the time at which they were logged instead.
+    /// Messages with a publish time before 1970; their log time is written instead.
     pub mistimed: u64,
-    /// Whether messages were written without a definition of their type, because none could be had.
+    /// Whether messages were written without a definition of their type, because none was found.
     pub is_undefined: bool,
-    /// Whether that is because the definition of that name that is known here is another one than the robot's.
+    /// Whether that is because the local definition of that name differs from the robot's.
     pub is_defined_otherwise: bool,
 }
 
 /// Messages that wait for the disk.
 ///
-/// When there is no room, what is least important goes first: messages of lower priority than the one that comes, the
-/// oldest of them first; else the one that comes. All are counted.
+/// When the queue is full, messages of lower priority than the incoming one are dropped, the oldest first; if there
+/// are none, the incoming message is dropped. All drops are counted.
 pub(crate) struct Queue {
     limit: u64,
     priorities: Priorities,
     state: Mutex<State>,
     arrived: Condvar,
     prefixed: Mutex<Prefixed>,
-    /// What the robot's own clock showed last, in nanoseconds, where its time is recorded.
+    /// The last time of the robot's clock, in nanoseconds, for a recording by that clock.
     clock: Option<AtomicI64>,
 }
 
-/// Messages that wait for the robot's clock.
+/// At most this many messages wait for the robot's clock.
 const MOST_BEFORE_CLOCK: usize = 1_000;
-/// With a clock of the robot, what was written is handed to the system this often.
+/// With a robot's clock, written data is flushed this often.
 const FLUSH_EVERY: Duration = Duration::from_millis(500);
-/// The clock has not been heard yet.
-const UNKNOWN: i64 = i64::MIN;
+/// The robot's clock has not been received yet.
+const CLOCK_UNKNOWN: i64 = i64::MIN;
 
 /// Channels under their names in the recording, by their address and the prefix.
 type Prefixed = HashMap<(usize, String), (Arc<Channel>, Arc<Channel>)>;
 
-/// A message that waits.
+/// A queued message.
 struct Waiting {
-    /// When it came: it may grow when its pieces are put together.
+    /// The weight at arrival: it may grow when the payload's pieces are joined.
     weight: u64,
     priority: i32,
     sample: Sample,
@@ -80,17 +81,17 @@ struct Waiting {
 #[derive(Default)]
 struct State {
     samples: VecDeque<Waiting>,
-    /// Of all that waits, and of what the writer has taken and not written.
+    /// Bytes of queued messages, and of those that the writer has taken and not yet written.
     bytes: u64,
-    /// Of what waits, by priority.
+    /// Bytes of queued messages by priority.
     by_priority: BTreeMap<i32, u64>,
-    /// The priorities of topics.
+    /// Priorities by topic.
     known: HashMap<String, i32>,
     topics: BTreeMap<String, TopicReport>,
     notes: Vec<(String, Tags)>,
-    /// Why snapshots are to be written.
+    /// Reasons of snapshots to be written.
     triggers: Vec<String>,
-    /// Messages that are kept for late joiners, and came before the robot's clock.
+    /// Messages for late joiners that came before the robot's clock.
     before_clock: Vec<Sample>,
     is_closed: bool,
     warned: Option<Instant>,
@@ -104,22 +105,22 @@ impl Queue {
             state: Mutex::default(),
             arrived: Condvar::new(),
             prefixed: Mutex::default(),
-            clock: options.sim_time.then(|| AtomicI64::new(UNKNOWN)),
+            clock: options.sim_time.then(|| AtomicI64::new(CLOCK_UNKNOWN)),
         }
     }
 
-    /// Whether messages are logged by the robot's own clock.
+    /// Whether messages are logged by the robot's clock.
     pub fn has_clock(&self) -> bool {
         self.clock.is_some()
     }
 
-    /// What was recorded of each topic, and the bytes that wait.
+    /// The counts of each topic, and the bytes that wait.
     pub fn report(&self) -> (BTreeMap<String, TopicReport>, u64) {
         let state = self.state.lock();
         (state.topics.clone(), state.bytes)
     }
 
-    /// A named set of text, to be written.
+    /// Queues named text values to be written.
     pub fn note(&self, name: &str, values: Tags) {
         let mut state = self.state.lock();
         if state.notes.len() < MOST_NOTES {
@@ -129,7 +130,7 @@ impl Queue {
         self.arrived.notify_one();
     }
 
-    /// A reason for a snapshot.
+    /// Queues the reason of a snapshot.
     pub fn trigger(&self, reason: &str) {
         let mut state = self.state.lock();
         if state.triggers.len() < MOST_NOTES {
@@ -139,7 +140,7 @@ impl Queue {
         self.arrived.notify_one();
     }
 
-    /// The robot's clock shows a time.
+    /// Sets the robot's clock.
     pub fn set_clock(&self, time: Stamp) {
         if let Some(clock) = &self.clock {
             clock.store(time.nanos(), Ordering::Release);
@@ -150,14 +151,14 @@ impl Queue {
         }
     }
 
-    /// The time that messages are logged by: the robot's own, once it was heard, where that is recorded.
+    /// The current log time: the robot's clock once it was received, for a recording by it; else this machine's.
     fn now(&self) -> Stamp {
         let clock = self
             .clock
             .as_ref()
             .map(|clock| clock.load(Ordering::Acquire));
         match clock {
-            Some(time) if time != UNKNOWN => time.into(),
+            Some(time) if time != CLOCK_UNKNOWN => time.into(),
             _ => now(),
         }
     }
@@ -169,7 +170,7 @@ impl Queue {
             Some(clock) => {
                 let time = clock.load(Ordering::Acquire);
                 sample.received = time.into();
-                time == UNKNOWN
+                time == CLOCK_UNKNOWN
             }
         };
         let mut state = self.state.lock();
@@ -178,10 +179,10 @@ impl Queue {
         }
         let topic = || format!("{}{}", sample.prefix, sample.channel.topic);
         if is_early {
-            // It is not sent again when the clock is there.
+            // It will not be sent again once the clock is there.
             let held: u64 = state.before_clock.iter().map(Sample::weight).sum();
             let has_room = state.before_clock.len() < MOST_BEFORE_CLOCK
-                && held.saturating_add(weight) <= self.limit / SHARE;
+                && held.saturating_add(weight) <= self.limit / TAKE_FRACTION;
             if is_latched(&sample.channel) && has_room {
                 state.before_clock.push(sample);
             } else {
@@ -194,11 +195,13 @@ impl Queue {
             .bytes
             .saturating_add(weight)
             .saturating_sub(self.limit);
-        if missing > 0 && !state.make_room(missing, priority, self.limit / SHARE) {
+        if missing > 0 && !state.make_room(missing, priority, self.limit / TAKE_FRACTION) {
             let report = state.report_of(&topic());
             report.dropped += 1;
             let dropped = report.dropped;
-            let is_due = state.warned.is_none_or(|last| last.elapsed() >= COMPLAINT);
+            let is_due = state
+                .warned
+                .is_none_or(|last| last.elapsed() >= WARN_INTERVAL);
             if is_due {
                 state.warned = Some(Instant::now());
                 drop(state);
@@ -225,10 +228,10 @@ impl Queue {
         self.arrived.notify_all();
     }
 
-    /// Writes what comes, until nothing more does.
+    /// Writes messages until the queue is closed and empty.
     pub fn write_all(&self, mut writer: Box<dyn Sink>) -> Result<(), LiveError> {
         let result = self.drain(&mut *writer);
-        // An error of the disk: what comes now is dropped, and counted as such by nobody.
+        // After a disk error, messages that come now are dropped without being counted.
         if result.is_err() {
             self.close();
         }
@@ -243,7 +246,7 @@ impl Queue {
         loop {
             let (batch, is_closed) = self.take();
             let is_last = is_closed && batch.is_empty();
-            // Before the batch: what it has on the same topics came later.
+            // Before the batch: its messages on the same topics came later.
             for (channel, samples) in held.settled(is_last) {
                 for (weight, sample) in samples {
                     self.write(writer, weight, &sample, &channel)?;
@@ -267,7 +270,7 @@ impl Queue {
                 writer.note(&name, &values)?;
             }
             writer.tick(self.now())?;
-            // The robot's clock may stand still; what is promised of a cut of power is in seconds of this machine.
+            // The robot's clock may stand still; the bound for a power cut is in seconds of this machine.
             if self.clock.is_some() && flushed.elapsed() >= FLUSH_EVERY {
                 flushed = Instant::now();
                 writer.flush()?;
@@ -287,7 +290,7 @@ impl Queue {
     ) -> Result<(), LiveError> {
         let mut message = sample.to_message();
         message.channel = self.prefixed(&sample.prefix, channel);
-        // MCAP has no times before 1970; a clock that is wrong must not cost the message.
+        // MCAP has no times before 1970; a wrong clock must not cost the message.
         let is_mistimed = message.publish_time < Stamp::EPOCH;
         if is_mistimed {
             message.publish_time = message.log_time;
@@ -316,7 +319,7 @@ impl Queue {
         }
     }
 
-    /// A channel under the name that it has in the recording; the same one for the same channel.
+    /// A channel under its name in the recording; the same one for the same channel.
     fn prefixed(&self, prefix: &str, channel: &Arc<Channel>) -> Arc<Channel> {
         if prefix.is_empty() {
             return Arc::clone(channel);
@@ -337,13 +340,13 @@ impl Queue {
                 topic,
                 ..Channel::clone(channel)
             };
-            // The original is kept, so that its address is not given to another.
+            // The original is kept, so that its address is not reused.
             (Arc::clone(channel), Arc::new(renamed))
         });
         Arc::clone(renamed)
     }
 
-    /// The oldest of what waits, and whether more can come.
+    /// Takes the oldest queued messages, and whether more can come.
     fn take(&self) -> (Vec<Waiting>, bool) {
         let mut state = self.state.lock();
         let is_idle = state.notes.is_empty() && state.triggers.is_empty();
@@ -351,7 +354,7 @@ impl Queue {
             self.arrived.wait_for(&mut state, FLUSH_INTERVAL);
         }
         let (mut taken, mut bytes) = (Vec::new(), 0);
-        while bytes < (self.limit / SHARE).max(1)
+        while bytes < (self.limit / TAKE_FRACTION).max(1)
             && let Some(waiting) = state.samples.pop_front()
         {
             bytes += waiting.weight;
@@ -384,8 +387,8 @@ impl State {
         }
     }
 
-    /// Drops what is less important, the least important and the oldest first, until `missing` bytes are free; `more`
-    /// of them while it is at it, so that this is not done for each message. Whether there was enough.
+    /// Drops less important messages, the least important and oldest first, until `missing` bytes are free, and `more`
+    /// on top, so that this does not run for every message. Returns whether enough bytes were freed.
     fn make_room(&mut self, missing: u64, priority: i32, more: u64) -> bool {
         let lower: u64 = self
             .by_priority
@@ -420,7 +423,7 @@ impl State {
     }
 }
 
-/// Messages whose schema is on its way, by topic. They still count against the queue's limit.
+/// Messages whose schema is still pending, by topic. They count against the queue's limit.
 #[derive(Default)]
 struct Held {
     topics: Vec<(Arc<Described>, Weighed)>,
@@ -445,7 +448,7 @@ impl Held {
         }
     }
 
-    /// Takes out the topics that need not wait any longer; all of them if nothing more will come.
+    /// Takes out the topics that need not wait any longer; all of them if no more messages will come.
     fn settled(&mut self, is_last: bool) -> Vec<(Arc<Channel>, Weighed)> {
         let mut ready = Vec::new();
         self.topics.retain_mut(|(described, samples)| {

@@ -1,4 +1,4 @@
-//! Writing a robot down.
+//! The recorder: a robot's messages, written to a file.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,19 +17,19 @@ use crate::sink::{Sink, Tags};
 use crate::snapshot::{SnapshotOptions, SnapshotReport, Snapshots};
 use crate::{DurableFile, LiveError, Publisher, Robot, Sample, Subscription};
 
-/// The topic of a robot's own clock.
+/// The topic of the robot's clock.
 const CLOCK: &str = "/clock";
 
-/// What was recorded so far.
+/// The state of a recording.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RecordReport {
-    /// Every topic by its name.
+    /// The topics, by name.
     pub topics: BTreeMap<String, TopicReport>,
     /// Bytes that wait for the disk.
     pub waiting_bytes: u64,
-    /// The files, of a recording in several.
+    /// The files, for a recording in several files.
     pub parts: PartsReport,
-    /// What was kept and written, of a recording in snapshots.
+    /// What was kept and written, for a recording in snapshots.
     pub snapshots: SnapshotReport,
 }
 
@@ -45,13 +45,14 @@ impl RecordReport {
     }
 }
 
-/// Writes topics of a robot to an MCAP file, until it is told to stop.
+/// Writes topics of a robot to an MCAP file until it is stopped.
 ///
-/// Messages wait for the disk in a queue with a bound: when the disk is slower than the robot, new messages are
-/// dropped, counted per topic, and said in the log; or, by [`Priorities`](crate::Priorities), less important ones. Dropping the recorder closes the file whole, too.
+/// Messages wait for the disk in a bounded queue. When the disk is slower than the robot, new messages are dropped, or
+/// with [`Priorities`](crate::Priorities) less important ones; drops are counted per topic and logged. Dropping the
+/// recorder finalizes the file.
 pub struct Recorder {
     queue: Arc<Queue>,
-    /// None once it is being stopped, so that nothing more comes in.
+    /// Empty once the recorder is being stopped, so that no more messages arrive.
     subscriptions: Vec<Subscription>,
     writer: Option<JoinHandle<Result<(), LiveError>>>,
     parts: Arc<Mutex<PartsReport>>,
@@ -59,9 +60,9 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Records the topics that `wants` is true for into one file after another, named after `path`: `run.mcap` becomes
-    /// `run_0.mcap`, `run_1.mcap`, …. A file that is there is never replaced; those of this recording that `split` has no
-    /// room for are deleted, the oldest first, and counted.
+    /// Records the topics that `wants` accepts into one file after another, named after `path`: `run.mcap` becomes
+    /// `run_0.mcap`, `run_1.mcap`, …. An existing file is never overwritten. Files of this recording that exceed the
+    /// quota of `split` are deleted, the oldest first, and counted.
     ///
     /// # Errors
     /// When the first file cannot be created.
@@ -80,12 +81,12 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Keeps the newest messages of the topics that `wants` is true for in memory, and writes them when something happens:
-    /// into a file of its own each time, named after `path`: `run_0.mcap`, `run_1.mcap`, …. A file that is there is never
-    /// replaced.
+    /// Keeps the newest messages of the topics that `wants` accepts, and writes them to a file when a trigger fires.
+    /// Each snapshot is a file of its own, named after `path`: `run_0.mcap`, `run_1.mcap`, …. An existing file is
+    /// never overwritten.
     ///
     /// # Errors
-    /// When the thread that writes cannot be started, or the folder of a ring cannot be made.
+    /// When the writer thread cannot be started, or the folder of the ring cannot be created.
     pub fn create_snapshots(
         robot: &Robot,
         path: impl AsRef<Path>,
@@ -102,13 +103,12 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Writes a snapshot for a reason of your own, which is written into it. Nothing happens where snapshots are not
-    /// recorded.
+    /// Writes a snapshot for your own reason, which is recorded in it. Does nothing unless snapshots are recorded.
     pub fn trigger(&self, reason: &str) {
         self.queue.trigger(reason);
     }
 
-    /// Records topics of another robot too. Topics of the same name are one: give each robot a prefix.
+    /// Records topics of another robot too. Topics of the same name are merged: give each robot a prefix.
     pub fn add(
         &mut self,
         robot: &Robot,
@@ -117,7 +117,7 @@ impl Recorder {
         self.add_with_prefix(robot, "", wants);
     }
 
-    /// The same, with something in front of the names of its topics: `/robot1`.
+    /// The same, with a prefix for the robot's topic names: `/robot1`.
     pub fn add_with_prefix(
         &mut self,
         robot: &Robot,
@@ -136,7 +136,7 @@ impl Recorder {
         self.subscriptions.push(robot.subscribe(wants, push));
     }
 
-    /// Logs messages by a robot's own clock from now on.
+    /// Logs messages by a robot's clock from now on.
     fn follow_clock(&mut self, robot: &Robot) {
         let queue = Arc::clone(&self.queue);
         let is_clock = |publisher: &Publisher| publisher.channel.topic == CLOCK;
@@ -148,12 +148,12 @@ impl Recorder {
         self.subscriptions.push(robot.subscribe(is_clock, tell));
     }
 
-    /// Writes a named set of text into the recording, as metadata: a note of a person, a mark.
+    /// Writes named text values into the recording, as metadata: an operator's note, a marker.
     pub fn note(&self, name: &str, values: Tags) {
         self.queue.note(name, values);
     }
 
-    /// Records the topics that `wants` is true for into a new file.
+    /// Records the topics that `wants` accepts into a new file.
     ///
     /// # Errors
     /// When the file cannot be created.
@@ -173,10 +173,10 @@ impl Recorder {
         )
     }
 
-    /// Records the topics that `wants` is true for into anything that can be written.
+    /// Records the topics that `wants` accepts into any writer.
     ///
     /// # Errors
-    /// When the head of the recording cannot be written.
+    /// When the header of the recording cannot be written.
     pub fn start<W: Write + Seek + Send + 'static>(
         robot: &Robot,
         output: W,
@@ -196,7 +196,7 @@ impl Recorder {
     /// Records the messages on a raw key expression too.
     ///
     /// # Errors
-    /// When the key expression is none.
+    /// When the key expression is invalid.
     pub fn add_key(&mut self, robot: &Robot, key_expression: &str) -> Result<(), LiveError> {
         let queue = Arc::clone(&self.queue);
         let subscription = robot.subscribe_key(key_expression, move |sample| queue.push(sample))?;
@@ -220,7 +220,7 @@ impl Recorder {
         })
     }
 
-    /// What was recorded so far.
+    /// The state of the recording.
     pub fn report(&self) -> RecordReport {
         let (topics, waiting_bytes) = self.queue.report();
         RecordReport {
@@ -231,17 +231,17 @@ impl Recorder {
         }
     }
 
-    /// Whether the file is still being written; it is not after an error of the disk.
+    /// Whether the file is still being written; false after a disk error.
     pub fn is_recording(&self) -> bool {
         self.writer
             .as_ref()
             .is_some_and(|writer| !writer.is_finished())
     }
 
-    /// Writes what waits, closes the file, and says what was recorded.
+    /// Writes the queued messages, finalizes the file, and returns the report.
     ///
-    /// The recorder has subscriptions of its own: a message that a window has already may still be on its way here,
-    /// and what comes after this call is not recorded. [`Recorder::report`] says what has come.
+    /// The recorder has its own subscriptions: a message that a window already holds may not have arrived here yet,
+    /// and messages after this call are not recorded. [`Recorder::report`] counts those that have arrived.
     ///
     /// # Errors
     /// When the file could not be written.

@@ -1,4 +1,4 @@
-//! What is kept for snapshots: in memory, or in a ring of files on the disk.
+//! Messages that are kept for snapshots: in memory, or in a ring of files on disk.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -17,12 +17,12 @@ pub(crate) enum Kept {
     Disk(Box<Ring>),
 }
 
-/// How much is kept.
+/// The number and size of kept messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct KeptStats {
     pub messages: u64,
     pub bytes: u64,
-    /// Messages that were let go before their time, for lack of bytes.
+    /// Messages that were evicted before their time to stay within the byte budget.
     pub crowded_out: u64,
 }
 
@@ -45,7 +45,7 @@ impl Kept {
         }
     }
 
-    /// Writes all messages of a range; how many they were.
+    /// Writes all messages of a range; returns how many.
     pub fn copy<W: Write + Seek>(
         &mut self,
         range: TimeRange,
@@ -88,7 +88,7 @@ fn copy<W: Write + Seek>(
     Ok(written)
 }
 
-/// Whether a message was written; one that MCAP cannot hold is not, and was counted when it came.
+/// Whether a message was written. One that MCAP cannot hold is not; it was counted on arrival.
 pub(crate) fn wrote(outcome: Result<(), McapWriteError>) -> Result<bool, McapWriteError> {
     match outcome {
         Ok(()) => Ok(true),
@@ -97,19 +97,19 @@ pub(crate) fn wrote(outcome: Result<(), McapWriteError>) -> Result<bool, McapWri
     }
 }
 
-/// A ring has about so many files: the oldest goes as a whole.
-const FILES: u32 = 8;
-/// More than that are left of a clock that went back, or of many snapshots: the oldest goes then, too.
+/// About how many files a ring has: the oldest is deleted as a whole.
+const RING_FILES: u32 = 8;
+/// At most this many files, after a clock that went back or many snapshots: then the oldest is deleted too.
 const MOST_FILES: usize = 64;
-/// No file of a ring is shorter than this.
-const SHORTEST: Duration = Duration::from_millis(250);
+/// The shortest time that a file of a ring covers.
+const MIN_FILE_DURATION: Duration = Duration::from_millis(250);
 
-/// Numbers for the rings of a process.
+/// Numbers the rings of this process.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// Files in a folder of their own, the newest messages in the last one.
 ///
-/// They are MCAP files: what a recorder leaves that was killed can be opened.
+/// They are MCAP files: those that a killed recorder leaves can be opened.
 pub(crate) struct Ring {
     folder: PathBuf,
     keep: Duration,
@@ -135,7 +135,7 @@ struct Closed {
 }
 
 impl Ring {
-    /// A ring in a new folder within one that is made where it is not there.
+    /// Creates a ring in a new folder within `folder`, which is created where it does not exist.
     pub fn new(
         within: &Path,
         keep: Duration,
@@ -150,7 +150,7 @@ impl Ring {
             keep,
             limit,
             options: McapWriterOptions {
-                // Most of it is never looked at again.
+                // Most of it is never read again.
                 compression: Compression::Lz4,
                 level: 0,
                 ..options.clone()
@@ -184,9 +184,9 @@ impl Ring {
 
     fn is_full(&self, open: &Open, at: Stamp) -> bool {
         let age = at.nanos().saturating_sub(open.range.start.nanos());
-        let longest = (self.keep / FILES).max(SHORTEST);
+        let longest = (self.keep / RING_FILES).max(MIN_FILE_DURATION);
         u128::try_from(age).is_ok_and(|age| age >= longest.as_nanos())
-            || open.writer.bytes() >= self.limit / u64::from(FILES)
+            || open.writer.bytes() >= self.limit / u64::from(RING_FILES)
     }
 
     fn begin(&mut self, at: Stamp) -> Result<Open, McapWriteError> {
@@ -200,7 +200,7 @@ impl Ring {
         })
     }
 
-    /// Finishes the file that is written, and lets go what is too old or too much.
+    /// Finishes the current file, and deletes files that are too old or exceed the budget.
     fn close(&mut self) -> Result<(), McapWriteError> {
         let Some(open) = self.open.take() else {
             return Ok(());
@@ -217,7 +217,7 @@ impl Ring {
     }
 
     fn evict(&mut self) -> Result<(), McapWriteError> {
-        // By where the last two files begin: one log time far in the future costs nothing of what is kept.
+        // By where the last two files begin: one log time far in the future does not evict anything.
         let starts = self.closed.iter().rev().map(|file| file.range.start);
         let newest = starts.take(2).min().unwrap_or(Stamp::MIN);
         let keep = i64::try_from(self.keep.as_nanos()).unwrap_or(i64::MAX);
@@ -278,7 +278,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         self.open = None;
         if let Err(error) = fs::remove_dir_all(&self.folder) {
-            tracing::warn!("{} stays behind: {error}", self.folder.display());
+            tracing::warn!("cannot delete {}: {error}", self.folder.display());
         }
     }
 }

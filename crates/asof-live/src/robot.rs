@@ -17,10 +17,10 @@ use crate::subscribe::Subscription;
 use crate::transport::{self, Transport};
 use crate::{Address, LiveError, Publisher, Sample};
 
-/// A session with a running robot. Clones share the same session; it is closed with the last of them.
+/// A session with a running robot. Clones share the session; it is closed with the last of them.
 ///
-/// The robot's topics are learned as its transport tells them, now and as they come and go: from liveliness tokens on Zenoh,
-/// from what a Foxglove server advertises.
+/// Topics are discovered by the transport as they come and go: from liveliness tokens on Zenoh, from the
+/// advertisements of a Foxglove server.
 #[derive(Clone)]
 pub struct Robot {
     pub(crate) inner: Arc<Inner>,
@@ -32,11 +32,11 @@ pub(crate) struct Inner {
     overrides: RwLock<Option<Overrides>>,
 }
 
-/// What is asked of topics instead of what they offer.
+/// Quality of service to request from topics instead of what they offer.
 type Overrides = Box<dyn Fn(&str) -> QosOverride + Send + Sync>;
 
 impl Inner {
-    /// What is asked of a topic instead of what it offers.
+    /// The quality of service to request from a topic instead of what it offers.
     pub(crate) fn asked_of(&self, topic: &str) -> QosOverride {
         let overrides = self.overrides.read();
         overrides
@@ -50,31 +50,31 @@ impl Inner {
 pub struct Topic {
     /// Its name.
     pub name: String,
-    /// Its types, as people write them. More than one is a mistake on the robot.
+    /// Its types, in their usual spelling. More than one is an error on the robot.
     pub types: Vec<String>,
-    /// Who publishes it.
+    /// Its publishers.
     pub publishers: Vec<Arc<Publisher>>,
 }
 
-/// What a robot says of itself, where its transport has words for it.
+/// A robot's description of itself, where its transport has one.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RobotInfo {
     /// Its name.
     pub name: String,
-    /// What its clock showed last.
+    /// The latest time of its clock.
     pub time: Option<Stamp>,
-    /// What it says of itself and of its abilities, by name.
+    /// Its metadata and capabilities, by name.
     pub details: BTreeMap<String, String>,
     /// Its parameters, as JSON, by name.
     pub parameters: BTreeMap<String, String>,
-    /// Who publishes each topic.
+    /// The publishers of each topic.
     pub publishers: BTreeMap<String, Vec<String>>,
-    /// The newest things that it told a person.
+    /// The latest status messages for the user.
     pub statuses: Vec<String>,
 }
 
 impl RobotInfo {
-    /// As sets of text, as a recording has them.
+    /// As metadata of a recording.
     pub(crate) fn into_metadata(self) -> Vec<(&'static str, BTreeMap<String, String>)> {
         let joined = |(topic, nodes): (String, Vec<String>)| (topic, nodes.join(", "));
         let sets = [
@@ -103,18 +103,18 @@ impl Robot {
         Ok(Robot { inner })
     }
 
-    /// Looks for definitions of types here too. Without it, the standard types of ROS 2 are known, and nodes are asked
-    /// for what they define themselves.
+    /// Adds definitions of types. The standard types of ROS 2 are built in, and nodes are asked for the types that
+    /// they define.
     pub fn set_definitions(&self, definitions: Definitions) {
         self.inner.graph.set_definitions(definitions);
     }
 
-    /// Asks topics, by their names, for another quality of service than they offer. For subscriptions that are made later.
+    /// Requests another quality of service than topics offer, by topic name. Applies to later subscriptions.
     pub fn set_qos_overrides(&self, of: impl Fn(&str) -> QosOverride + Send + Sync + 'static) {
         *self.inner.overrides.write() = Some(Box::new(of));
     }
 
-    /// Whether anybody is there: a router, another peer, a server.
+    /// Whether a router, a peer or a server is connected.
     pub fn is_connected(&self) -> bool {
         self.inner.transport.is_connected()
     }
@@ -124,30 +124,30 @@ impl Robot {
         self.inner.transport.domain()
     }
 
-    /// What the robot says of itself.
+    /// The robot's description of itself.
     pub fn info(&self) -> RobotInfo {
         self.inner.transport.info()
     }
 
-    /// The profile that MCAP has for its topics, as far as they are known by now: `ros1`, `ros2`, or none.
+    /// The MCAP profile for the topics discovered so far: `ros1`, `ros2`, or none.
     pub fn profile(&self) -> &'static str {
         let topics = self.topics();
         let publishers = topics.iter().flat_map(|topic| &topic.publishers);
         crate::source::profile(publishers.map(|publisher| &*publisher.channel))
     }
 
-    /// What went wrong on the way from the robot so far.
+    /// Problems on the way from the robot so far.
     pub(crate) fn losses(&self) -> Vec<Problem> {
         self.inner.transport.problems()
     }
 
-    /// The topics that are published at the moment, by name.
+    /// The topics that are published now, by name.
     pub fn topics(&self) -> Vec<Topic> {
         self.inner.graph.topics()
     }
 
-    /// What is wrong with the robot, as far as its transport tells: what was left out on the way, a topic with several types,
-    /// a type whose definition cannot be had, or is another one here.
+    /// Problems of the robot that its transport can see: messages that were lost on the way, a topic with several
+    /// types, a type without a definition or with a conflicting one.
     pub fn problems(&self) -> Vec<Problem> {
         let mut problems = self.inner.transport.problems();
         for topic in self.topics() {
@@ -157,7 +157,7 @@ impl Robot {
             };
             if topic.types.len() > 1 {
                 say(format!(
-                    "it is published with several types: {}; its subscribers see some of them only",
+                    "published with several types: {}; each subscriber sees only some of them",
                     topic.types.join(", ")
                 ));
             }
@@ -167,13 +167,13 @@ impl Robot {
                 .map(|publisher| &publisher.described);
             if described.clone().any(|described| described.is_other()) {
                 say(format!(
-                    "the definition of {} that is known here is another one than the robot's (their hashes differ), and \
+                    "the local definition of {} differs from the robot's (their hashes differ), and \
                      no node described it",
                     topic.types.join(", ")
                 ));
             } else if described.clone().any(|described| described.is_pending()) {
                 let text = format!(
-                    "no definition of {} can be had, so its messages cannot be decoded; give a folder of .msg files",
+                    "no definition of {} was found, so its messages cannot be decoded; give a folder of .msg files",
                     topic.types.join(", ")
                 );
                 let problem = Problem::whole(ProblemKind::UnknownReference, text);
@@ -195,9 +195,8 @@ impl Robot {
         }
     }
 
-    /// Calls `callback` with every message of the topics that `wants` is true for, those that are there and those that
-    /// will be, until the subscription is dropped. Each topic is subscribed by its exact key, and one that is
-    /// transient-local with its history.
+    /// Calls `callback` with every message of the topics that `wants` accepts, present and future, until the
+    /// subscription is dropped. Each topic is subscribed by its exact key; a transient-local topic with its history.
     pub fn subscribe(
         &self,
         wants: impl Fn(&Publisher) -> bool + Send + Sync + 'static,
@@ -213,7 +212,7 @@ impl Robot {
     /// Calls `callback` with every message on a raw key expression, until the subscription is dropped.
     ///
     /// # Errors
-    /// When the key expression is not one, or the robot is not reached by Zenoh.
+    /// When the key expression is invalid, or the robot is not reached over Zenoh.
     pub fn subscribe_key(
         &self,
         key_expression: &str,
@@ -225,7 +224,7 @@ impl Robot {
     /// Publishes bytes on a raw key, stamped by this session's clock.
     ///
     /// # Errors
-    /// When the robot is not reached by Zenoh, the key is not one, or the session is closed.
+    /// When the robot is not reached over Zenoh, the key is invalid, or the session is closed.
     pub fn put(
         &self,
         key: &str,
@@ -242,17 +241,17 @@ impl Robot {
             })
     }
 
-    /// Zenoh's own session, for what is not here.
+    /// The Zenoh session, for anything that this crate does not cover.
     ///
     /// # Errors
-    /// When the robot is not reached by Zenoh.
+    /// When the robot is not reached over Zenoh.
     pub fn zenoh(&self) -> Result<&zenoh::Session, LiveError> {
         let zenoh = self.inner.transport.as_zenoh();
         zenoh.map(|zenoh| &zenoh.session).ok_or(LiveError::NotZenoh)
     }
 }
 
-/// The time of receipt.
+/// The receipt time of a message that arrives now.
 pub(crate) fn now() -> Stamp {
     Stamp::try_from(SystemTime::now()).unwrap_or(Stamp::MAX)
 }

@@ -1,8 +1,8 @@
-//! rosbridge's protocol (version 2) as text and bytes, without a socket.
+//! The rosbridge protocol (version 2) as text and bytes, without a socket.
 //!
-//! JSON with an `op`, or CBOR of the same shape. With the compression `cbor-raw` a message is the bytes that were on the
-//! robot's own wire, beside the server's time; with `cbor` or without compression it is values. Fragments and PNG are read,
-//! where a server sends them, and never asked for.
+//! Messages are JSON with an `op`, or CBOR of the same shape. With the compression `cbor-raw` a message has the bytes
+//! of the robot's own wire format and the server's time; with `cbor` or without compression it has values. Fragments
+//! and PNG are accepted, but never requested.
 
 mod cbor;
 mod fragments;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 pub use fragments::{FragmentError, Fragments};
 
-/// What a server says.
+/// A server's message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Incoming {
     /// A message of a topic.
@@ -26,69 +26,69 @@ pub enum Incoming {
         /// The message.
         body: Body,
     },
-    /// The answer of a service.
+    /// The response of a service.
     ServiceResponse {
-        /// Which call it answers.
+        /// The id of the call.
         id: String,
-        /// The answer, or why there is none.
+        /// The response, or the error.
         values: Value,
-        /// Whether the service answered.
+        /// Whether the call succeeded.
         is_success: bool,
     },
-    /// A part of something that is too long for one.
+    /// A fragment of a long message.
     Fragment {
-        /// Of which.
+        /// The id of the message.
         id: String,
         /// The text.
         data: String,
-        /// Which part, from 0.
+        /// The fragment's number, from 0.
         number: usize,
-        /// Of how many.
+        /// The number of fragments.
         total: usize,
     },
-    /// Something for a person.
+    /// A status for the user.
     Status {
         /// `error`, `warning`, `info`, `none`.
         level: String,
-        /// What is said.
+        /// The text.
         message: String,
     },
     /// Anything else.
     Other,
 }
 
-/// A message, as the server could send it.
+/// A message, in the form that the server sends.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Body {
-    /// As it was on the robot's own wire.
+    /// In the robot's own wire format.
     Raw {
         /// The encoded message.
         bytes: Vec<u8>,
         /// The server's time.
         time: Option<Stamp>,
     },
-    /// Decoded: its fields.
+    /// Decoded fields.
     Values(Value),
 }
 
-/// Why text or bytes are not of the protocol.
+/// Why text or bytes are not a valid message.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RosbridgeError {
-    /// The text is not JSON, or JSON of another shape.
-    #[error("this is not a message of rosbridge: {0}")]
+    /// The text is not JSON, or its JSON has an unexpected shape.
+    #[error("not a rosbridge message: {0}")]
     Text(#[from] serde_json::Error),
-    /// The bytes are not CBOR, or CBOR of another shape.
-    #[error("this is not a message of rosbridge in CBOR: {0}")]
+    /// The bytes are not CBOR, or their CBOR has an unexpected shape.
+    #[error("not a rosbridge message in CBOR: {0}")]
     Cbor(String),
-    /// A picture that should hold text does not.
-    #[error("a message in a PNG cannot be read: {0}")]
+    /// A PNG does not hold text.
+    #[error("a message in a PNG cannot be decoded: {0}")]
     Png(String),
 }
 
-/// Messages within messages that are looked into: a PNG may hold a fragment, and the other way round.
+/// The most levels of messages within messages: a PNG may hold a fragment, and vice versa.
 const MAX_NESTING: usize = 4;
-/// The most bytes that a picture may become.
+/// The largest decoded PNG, in bytes.
 const MOST_PNG: usize = 256 << 20;
 
 #[derive(Deserialize)]
@@ -131,18 +131,18 @@ fn succeeded() -> bool {
 }
 
 impl Incoming {
-    /// Reads text.
+    /// Parses a text message.
     ///
     /// # Errors
-    /// When it is not JSON, or an `op` that is known has another shape.
+    /// When it is not JSON, or a known `op` has an unexpected shape.
     pub fn parse(text: &str) -> Result<Self, RosbridgeError> {
         Self::parse_within(text, 0)
     }
 
-    /// Reads bytes.
+    /// Parses a binary message.
     ///
     /// # Errors
-    /// When they are not CBOR, or an `op` that is known has another shape.
+    /// When it is not CBOR, or a known `op` has an unexpected shape.
     pub fn parse_bytes(bytes: &[u8]) -> Result<Self, RosbridgeError> {
         cbor::parse(bytes)
     }
@@ -171,7 +171,7 @@ impl Incoming {
             },
             Text::Png { data } => {
                 if depth >= MAX_NESTING {
-                    return Err(RosbridgeError::Png("it is within too many others".into()));
+                    return Err(RosbridgeError::Png("it is nested too deeply".into()));
                 }
                 return Self::parse_within(&text_in_png(&data)?, depth + 1);
             }
@@ -184,7 +184,7 @@ impl Incoming {
     }
 }
 
-/// Asks for the messages of a topic, as they are on the robot's own wire where the server can.
+/// Subscribes to a topic, in the robot's own wire format where the server supports it.
 pub fn subscribe(id: &str, topic: &str, type_name: &str) -> String {
     json!({
         "op": "subscribe", "id": id, "topic": topic, "type": type_name, "compression": "cbor-raw",
@@ -193,7 +193,7 @@ pub fn subscribe(id: &str, topic: &str, type_name: &str) -> String {
     .to_string()
 }
 
-/// Asks for no more of a topic.
+/// Unsubscribes from a topic.
 pub fn unsubscribe(id: &str, topic: &str) -> String {
     json!({ "op": "unsubscribe", "id": id, "topic": topic }).to_string()
 }
@@ -203,7 +203,7 @@ pub fn call_service(id: &str, service: &str) -> String {
     json!({ "op": "call_service", "id": id, "service": service, "args": {} }).to_string()
 }
 
-/// Text that a server has packed into the pixels of a picture, padded with line ends.
+/// Extracts the text that a server packed into the pixels of a PNG, padded with line ends.
 fn text_in_png(data: &str) -> Result<String, RosbridgeError> {
     let wrong = |cause: &dyn std::fmt::Display| RosbridgeError::Png(cause.to_string());
     let file = STANDARD.decode(data).map_err(|cause| wrong(&cause))?;

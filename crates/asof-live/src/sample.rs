@@ -1,4 +1,4 @@
-//! A message as it came from the robot.
+//! A message as it was received from the robot.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,39 +11,39 @@ use crate::describe::Described;
 use crate::robot::now;
 
 /// Smaller payloads are copied out of their receive buffer: a handle to one would keep up to 64 KB alive.
-const KEEP_FROM: usize = 16 << 10;
-/// What one slice of a payload keeps alive: Zenoh's receive buffer.
-const RECEIVE_BUFFER: usize = 1 << 16;
+const MIN_SHARED_BYTES: usize = 16 << 10;
+/// The memory that one slice of a payload keeps alive: Zenoh's receive buffer.
+const RECEIVE_BUFFER_BYTES: usize = 1 << 16;
 /// The bytes of a CDR message up to the end of its header's stamp.
-const STAMPED: usize = 12;
+const STAMP_END: usize = 12;
 
-/// A message as it came from the robot: undecoded, with all that is known of it.
+/// A message as it was received from the robot: undecoded, with all its metadata.
 #[derive(Debug, Clone)]
 pub struct Sample {
     /// Its topic, type, encoding and schema.
     pub channel: Arc<Channel>,
-    /// Where its schema will be, while that is on its way.
+    /// The source of its schema, while that is pending.
     pub(crate) described: Option<Arc<Described>>,
-    /// Whether its type starts with a header, as far as that was known when it came.
+    /// Whether its type was known to start with a header when it arrived.
     pub(crate) has_header: bool,
-    /// When the transport says it was sent.
+    /// When it was sent, by the transport.
     pub transport: Option<Stamp>,
-    /// When its publisher says it was sent.
+    /// When it was sent, by its publisher.
     pub source: Option<Stamp>,
     /// When it was received.
     pub received: Stamp,
-    /// The publisher's own count.
+    /// The publisher's sequence number.
     pub sequence: Option<i64>,
-    /// Which publisher it came from.
+    /// The publisher's identifier.
     pub publisher: Option<[u8; 16]>,
-    /// What a recording has in front of its topic's name.
+    /// The prefix of its topic's name in a recording.
     pub(crate) prefix: String,
     /// The encoded message.
     pub payload: SamplePayload,
 }
 
 impl Sample {
-    /// A message of a channel that is fully known, received now.
+    /// A message of a channel with a complete schema, received now.
     pub(crate) fn new(channel: Arc<Channel>, payload: impl Into<SamplePayload>) -> Self {
         Sample {
             channel,
@@ -59,7 +59,7 @@ impl Sample {
         }
     }
 
-    /// A message of a channel whose schema may still be on its way, received now.
+    /// A message of a channel whose schema may be pending, received now.
     pub(crate) fn of(described: &Arc<Described>, payload: impl Into<SamplePayload>) -> Self {
         let known = described.known();
         Sample {
@@ -69,8 +69,8 @@ impl Sample {
         }
     }
 
-    /// The same as a message of a recording: logged when received, published when the source said so; with the schema
-    /// that may have come since. Its payload keeps no more bytes alive than it has.
+    /// Converts it to a message of a recording: logged when received, published by its source time, with the schema
+    /// that may have arrived since. Its payload keeps no more memory alive than its own bytes.
     pub fn to_message(&self) -> Message {
         let channel = match &self.described {
             Some(described) => described.known().channel,
@@ -85,12 +85,12 @@ impl Sample {
         }
     }
 
-    /// Whether its schema is there, or nobody waits for one any more: a node may take a moment to describe its types.
+    /// Whether its schema is there, or is no longer waited for: a node may take a moment to describe its types.
     pub fn is_settled(&self) -> bool {
         self.settled().is_some()
     }
 
-    /// Its channel with the schema that has come meanwhile; `None` while it is worth waiting for one.
+    /// Its channel with the schema that has arrived since; `None` while one is worth waiting for.
     pub(crate) fn settled(&self) -> Option<Arc<Channel>> {
         match &self.described {
             Some(described) => described.settled(),
@@ -98,8 +98,8 @@ impl Sample {
         }
     }
 
-    /// The stamp in the message's header, read in place. `None` where its type does not start with a `std_msgs/Header`,
-    /// and while the definition of its type is not known.
+    /// The stamp in the message's header, read in place. `None` where the type does not start with a
+    /// `std_msgs/Header`, or its definition is not known yet.
     pub fn header_stamp(&self) -> Option<Stamp> {
         let has_header = match &self.described {
             Some(described) => described.known().has_header,
@@ -111,21 +111,21 @@ impl Sample {
         asof_window::header_stamp(&self.payload.head()?)
     }
 
-    /// The time that a message of a robot's clock shows, whichever ROS it is of; `None` where it is not one.
+    /// The time of a clock message, of ROS 1 or ROS 2; `None` where it is not one.
     pub(crate) fn clock(&self) -> Option<Stamp> {
         match self.channel.type_name() {
             "rosgraph_msgs/msg/Clock" => asof_window::header_stamp(&self.payload.head()?),
             "rosgraph_msgs/Clock" => {
                 let bytes = self.payload.bytes();
                 let time: &[u8; 8] = bytes.first_chunk()?;
-                // ROS 1 has the same eight bytes, without the head that says how they are read.
+                // ROS 1 has the same eight bytes, without the encapsulation header.
                 asof_window::header_stamp(&[&[0, 1, 0, 0], &time[..]].concat())
             }
             _ => None,
         }
     }
 
-    /// The bytes that keeping this sample keeps alive.
+    /// The memory that this sample keeps alive.
     pub fn weight(&self) -> u64 {
         self.payload.weight() + size_of::<Sample>() as u64
     }
@@ -144,23 +144,23 @@ enum Inner {
 #[derive(Debug)]
 struct Kept {
     len: usize,
-    /// What the pieces keep alive. The whole is never more: the pieces are given up for it.
+    /// The memory that the pieces keep alive. The joined payload never has more: the pieces are released for it.
     weight: u64,
-    /// As they arrived, until they are put together.
+    /// As they arrived, until they are joined.
     pieces: Mutex<Option<ZBytes>>,
     whole: OnceLock<Bytes>,
 }
 
 impl SamplePayload {
-    /// Takes over what was received: copied if it is small, kept as it is if it is large.
+    /// Wraps a received payload: a small one is copied, a large one is kept as it is.
     pub fn new(received: &ZBytes) -> Self {
         let len = received.len();
-        if len < KEEP_FROM {
+        if len < MIN_SHARED_BYTES {
             return SamplePayload(Inner::Copied(copy(received)));
         }
         let pinned = received
             .slices()
-            .map(|slice| slice.len().max(RECEIVE_BUFFER) as u64);
+            .map(|slice| slice.len().max(RECEIVE_BUFFER_BYTES) as u64);
         SamplePayload(Inner::Kept(Arc::new(Kept {
             len,
             weight: pinned.sum(),
@@ -169,7 +169,7 @@ impl SamplePayload {
         })))
     }
 
-    /// How many bytes it has.
+    /// Its length in bytes.
     pub fn len(&self) -> usize {
         match &self.0 {
             Inner::Copied(bytes) => bytes.len(),
@@ -177,14 +177,14 @@ impl SamplePayload {
         }
     }
 
-    /// Whether it has none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All of it in one piece, which keeps no more bytes alive than it has. Pieces, and a part of a receive buffer, are
-    /// put together once, when first asked for, and given up for it; a piece that is larger than a receive buffer is
-    /// shared as it is.
+    /// All bytes in one piece, which keeps no more memory alive than its own bytes. Pieces, and parts of a receive
+    /// buffer, are joined on the first call and then released; a piece larger than a receive buffer is shared as it
+    /// is.
     pub fn bytes(&self) -> Bytes {
         match &self.0 {
             Inner::Copied(bytes) => bytes.clone(),
@@ -192,7 +192,7 @@ impl SamplePayload {
         }
     }
 
-    /// The most bytes that it keeps alive, now and after it was put together.
+    /// The most memory that it keeps alive, now and after its pieces are joined.
     pub fn weight(&self) -> u64 {
         match &self.0 {
             Inner::Copied(bytes) => bytes.len() as u64,
@@ -200,8 +200,8 @@ impl SamplePayload {
         }
     }
 
-    /// The first bytes, for those who peek; `None` where there are fewer.
-    fn head(&self) -> Option<[u8; STAMPED]> {
+    /// The first bytes, for peeking; `None` where there are fewer.
+    fn head(&self) -> Option<[u8; STAMP_END]> {
         match &self.0 {
             Inner::Copied(bytes) => bytes.first_chunk().copied(),
             Inner::Kept(kept) => kept.head(),
@@ -212,19 +212,19 @@ impl SamplePayload {
 impl Kept {
     fn whole(&self) -> &Bytes {
         self.whole.get_or_init(|| {
-            // Nobody else takes the pieces: this runs once.
+            // The pieces are taken once: this initializer runs once.
             let pieces = self.pieces.lock().take().unwrap_or_default();
             whole(pieces)
         })
     }
 
-    fn head(&self) -> Option<[u8; STAMPED]> {
+    fn head(&self) -> Option<[u8; STAMP_END]> {
         if let Some(whole) = self.whole.get() {
             return whole.first_chunk().copied();
         }
         let pieces = self.pieces.lock();
         let Some(pieces) = &*pieces else {
-            // They are being put together at this moment.
+            // They are being joined at this moment.
             drop(pieces);
             return self.whole().first_chunk().copied();
         };
@@ -247,7 +247,7 @@ impl From<Bytes> for SamplePayload {
     }
 }
 
-/// A payload that is one slice, as an owner of its bytes.
+/// A payload of one slice, as an owner of its bytes.
 struct OneSlice(ZBytes);
 
 impl AsRef<[u8]> for OneSlice {
@@ -257,7 +257,7 @@ impl AsRef<[u8]> for OneSlice {
 }
 
 fn whole(pieces: ZBytes) -> Bytes {
-    let is_shared = pieces.slices().count() == 1 && pieces.len() >= RECEIVE_BUFFER;
+    let is_shared = pieces.slices().count() == 1 && pieces.len() >= RECEIVE_BUFFER_BYTES;
     if is_shared {
         return Bytes::from_owner(OneSlice(pieces));
     }
@@ -316,18 +316,18 @@ mod tests {
         assert_eq!(payload.bytes().as_ptr(), first, "nothing was copied");
         assert_eq!(payload.weight(), 1 << 20);
         assert_eq!(
-            SamplePayload::new(&ZBytes::from(vec![7; KEEP_FROM])).weight(),
+            SamplePayload::new(&ZBytes::from(vec![7; MIN_SHARED_BYTES])).weight(),
             1 << 16
         );
     }
 
     #[test]
     fn a_part_of_a_receive_buffer_does_not_pin_it_as_a_message() {
-        let received = ZBytes::from(vec![7; KEEP_FROM]);
+        let received = ZBytes::from(vec![7; MIN_SHARED_BYTES]);
         let part = received.slices().next().expect("one slice").as_ptr();
         let message = sample(None, SamplePayload::new(&received)).to_message();
         assert_ne!(message.payload.as_ptr(), part, "it has bytes of its own");
-        assert_eq!(message.payload.len(), KEEP_FROM);
+        assert_eq!(message.payload.len(), MIN_SHARED_BYTES);
     }
 
     #[test]

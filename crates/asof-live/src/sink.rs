@@ -1,4 +1,4 @@
-//! Where a recording goes.
+//! The destination of a recording.
 
 use std::collections::BTreeMap;
 use std::io::{Seek, Write};
@@ -9,17 +9,17 @@ use asof_formats::{McapWriteError, McapWriter};
 /// Names and values that describe a recording.
 pub type Tags = BTreeMap<String, String>;
 
-/// Where a recorder's messages go.
+/// The destination of a recorder's messages.
 pub(crate) trait Sink: Send {
     fn write(&mut self, message: &Message) -> Result<(), McapWriteError>;
-    /// A named set of text.
+    /// Writes named text values.
     fn note(&mut self, name: &str, values: &Tags) -> Result<(), McapWriteError>;
-    /// Something happened that snapshots are written for.
+    /// A trigger for snapshots fired.
     fn trigger(&mut self, _reason: &str, _at: Stamp) -> Result<(), McapWriteError> {
         Ok(())
     }
     fn tick(&mut self, now: Stamp) -> Result<(), McapWriteError>;
-    /// Hands what was written to the system.
+    /// Flushes what was written to the operating system.
     fn flush(&mut self) -> Result<(), McapWriteError>;
     fn finish(self: Box<Self>) -> Result<(), McapWriteError>;
 }

@@ -1,4 +1,4 @@
-//! Snapshots: the last minute, kept in memory, and written when something happens.
+//! Snapshots: the last minute, kept in memory or on disk, and written when a trigger fires.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -19,7 +19,7 @@ use crate::ros::is_latched;
 use crate::sink::{Sink, Tags};
 use crate::trigger::{Lookout, Trigger};
 
-/// What is kept, and what it is written for.
+/// What is kept, and which triggers write it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -35,15 +35,15 @@ use crate::trigger::{Lookout, Trigger};
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct SnapshotOptions {
-    /// How long before something happens a snapshot begins.
+    /// How long before the trigger a snapshot begins.
     pub keep: Duration,
-    /// How long after it a snapshot ends. What happens meanwhile makes it longer.
+    /// How long after the trigger a snapshot ends. Another trigger in the meantime extends it.
     pub after: Duration,
-    /// How many bytes are kept at most; the oldest messages go first, and are counted.
+    /// The most bytes that are kept; the oldest messages are evicted first, and counted.
     pub bytes: u64,
-    /// What it is written for; [`Recorder::trigger`](crate::Recorder::trigger) does so in any case.
+    /// The triggers; [`Recorder::trigger`](crate::Recorder::trigger) works without any.
     pub triggers: Vec<Trigger>,
-    /// A folder in which it is kept; in memory where there is none.
+    /// The folder for a ring of files; `None` keeps messages in memory.
     pub ring: Option<PathBuf>,
 }
 
@@ -60,42 +60,42 @@ impl Default for SnapshotOptions {
     }
 }
 
-/// What was kept and written of snapshots.
+/// The state of a recording in snapshots.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SnapshotReport {
     /// The files, oldest first.
     pub files: Vec<PathBuf>,
-    /// How often something happened that snapshots are written for.
+    /// How many triggers fired.
     pub triggered: u64,
-    /// What happened last.
+    /// The reason of the last trigger.
     pub last: Option<String>,
-    /// Whether a file is being written at the moment.
+    /// Whether a file is being written.
     pub is_writing: bool,
     /// Messages in the files.
     pub written: u64,
-    /// Messages that are kept at the moment.
+    /// Messages that are kept now.
     pub kept: u64,
-    /// The bytes that they keep alive, or have on the disk.
+    /// Memory that they keep alive, or their size on disk.
     pub kept_bytes: u64,
-    /// Messages that were let go before their time, for lack of bytes.
+    /// Messages that were evicted before their time to stay within the byte budget.
     pub crowded_out: u64,
-    /// Why triggers cannot happen.
+    /// Why triggers can never fire.
     pub problems: Vec<String>,
 }
 
-/// Bytes, of those that are kept, for what came before and still counts: the last message of each topic, and everything
-/// of topics that keep messages for late joiners.
-const MOST_STANDING: u64 = 64 << 20;
-/// So much longer than asked for are messages kept.
-const SPARE: Duration = Duration::from_secs(1);
-/// Messages of one topic among them.
+/// The most bytes for messages from before the snapshot that are still valid: the last message of each topic, and all
+/// messages of topics that are kept for late joiners. Part of the byte budget.
+const MOST_STANDING_BYTES: u64 = 64 << 20;
+/// Messages are kept this much longer than requested.
+const KEEP_MARGIN: Duration = Duration::from_secs(1);
+/// At most this many messages of one latched topic.
 const MOST_LATCHED: usize = 1_000;
-/// Notes that are kept for the next snapshot.
+/// At most this many notes are kept for the next snapshot.
 const MOST_NOTES: usize = 1_000;
-/// Files of the same name that are passed over at most.
+/// At most this many existing file names are skipped.
 const MOST_FILES: u64 = 1_000_000;
 
-/// Keeps messages, and writes them when something happens.
+/// Keeps messages, and writes them when a trigger fires.
 pub(crate) struct Snapshots {
     path: PathBuf,
     options: SnapshotOptions,
@@ -105,9 +105,9 @@ pub(crate) struct Snapshots {
     standing: Standing,
     lookout: Lookout,
     open: Option<Open>,
-    /// What was noted while nothing was written, and when.
+    /// Notes that were made while no file was open, and their times.
     notes: VecDeque<(Stamp, String, Tags)>,
-    /// The time that was told last.
+    /// The latest time that was reported.
     now: Stamp,
     next: u64,
     report: Arc<Mutex<SnapshotReport>>,
@@ -116,7 +116,7 @@ pub(crate) struct Snapshots {
 struct Open {
     writer: McapWriter<BufWriter<DurableFile>>,
     until: Stamp,
-    /// What happened, and when.
+    /// The reasons, and their times.
     reasons: Tags,
 }
 
@@ -128,9 +128,9 @@ impl Snapshots {
         tags: Tags,
     ) -> Result<(Self, Arc<Mutex<SnapshotReport>>), McapWriteError> {
         let report = Arc::<Mutex<SnapshotReport>>::default();
-        let bytes = options.bytes.saturating_sub(MOST_STANDING);
-        // A little longer: what is written begins exactly where it was asked for.
-        let age = options.keep.saturating_add(SPARE);
+        let bytes = options.bytes.saturating_sub(MOST_STANDING_BYTES);
+        // A little longer, so that the snapshot begins exactly where it should.
+        let age = options.keep.saturating_add(KEEP_MARGIN);
         let bytes = bytes.max(options.bytes / 2);
         let kept = match &options.ring {
             Some(folder) => Kept::Disk(Box::new(Ring::new(folder, age, bytes, &writer)?)),
@@ -141,7 +141,7 @@ impl Snapshots {
             writer,
             tags,
             kept,
-            standing: Standing::new(MOST_STANDING.min(options.bytes / 2)),
+            standing: Standing::new(MOST_STANDING_BYTES.min(options.bytes / 2)),
             lookout: Lookout::new(options.triggers.clone()),
             options,
             open: None,
@@ -153,7 +153,7 @@ impl Snapshots {
         Ok((snapshots, report))
     }
 
-    /// Something happened: begins a file with what is kept, or makes the one that is open longer.
+    /// Begins a file with the kept messages, or extends the open one.
     fn happened(&mut self, reason: &str, at: Stamp) -> Result<(), McapWriteError> {
         {
             let mut report = self.report.lock();
@@ -189,7 +189,7 @@ impl Snapshots {
         }
         let start = self.kept.start().max(kept.start);
         let mut written = 0;
-        // What came before and still counts is logged where the snapshot begins.
+        // Messages from before that are still valid are logged where the snapshot begins.
         for message in self.standing.before(start) {
             let message = Message {
                 log_time: start,
@@ -198,7 +198,7 @@ impl Snapshots {
             written += u64::from(wrote(writer.write(&message))?);
         }
         written += self.kept.copy(kept, &mut writer)?;
-        // On the disk before anything else goes wrong.
+        // To disk before anything else can go wrong.
         writer.flush()?;
         let mut report = self.report.lock();
         report.files.push(path);
@@ -213,7 +213,7 @@ impl Snapshots {
         Ok(())
     }
 
-    /// A new file; what is there is never replaced.
+    /// Creates a new file; an existing file is never overwritten.
     fn create(&mut self) -> Result<(PathBuf, File), McapWriteError> {
         loop {
             let path = part_path(&self.path, self.next);
@@ -267,7 +267,7 @@ impl Sink for Snapshots {
         if let Some(reason) = happened {
             let was_open = self.open.as_ref().map(|open| open.until);
             self.happened(&reason, message.log_time)?;
-            // It came too late for the file as it was, and is in time for the file as it is now.
+            // The message was too late for the file as it was, but is within its new end.
             if let (Some(open), Some(until)) = (&mut self.open, was_open)
                 && message.log_time > until
             {
@@ -321,7 +321,7 @@ impl Sink for Snapshots {
     }
 }
 
-/// What came before and still counts.
+/// Messages from before the snapshot that are still valid.
 struct Standing {
     limit: u64,
     topics: BTreeMap<String, Vec<Message>>,
@@ -344,12 +344,12 @@ impl Standing {
             .topics
             .entry(message.channel.topic.clone())
             .or_default();
-        // A topic that is kept for late joiners may have many publishers, each with one message.
+        // A latched topic may have many publishers, each with one message.
         let most = if is_latched { MOST_LATCHED } else { 1 };
         while known.len() >= most {
             self.bytes -= size(&known.remove(0));
         }
-        // Of others, large messages are not worth the room that they take.
+        // Large messages of other topics are not worth their memory.
         let share = if is_latched {
             self.limit
         } else {
@@ -362,7 +362,7 @@ impl Standing {
         }
     }
 
-    /// What was logged before a time, of all topics.
+    /// Messages of all topics that were logged before a time.
     fn before(&self, start: Stamp) -> impl Iterator<Item = &Message> {
         let all = self.topics.values().flatten();
         all.filter(move |message| message.log_time < start)

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use crate::describe::Described;
 use crate::{LiveError, Publisher, Robot, RobotInfo, Sample, Subscription};
 
-/// What is kept of a robot, and of which topics; see [`Robot::recent`].
+/// Which topics of a robot are kept, and how much of them; see [`Robot::recent`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -40,13 +40,13 @@ pub struct RecentOptions {
 type Wants = dyn Fn(&Publisher) -> bool + Send + Sync;
 
 impl RecentOptions {
-    /// Keeps so much.
+    /// Sets the bounds.
     #[must_use]
     pub fn with_bounds(self, bounds: Bounds) -> Self {
         RecentOptions { bounds, ..self }
     }
 
-    /// Only the topics that `wants` is true for. All others are not subscribed.
+    /// Keeps only the topics that `wants` accepts. Other topics are not subscribed.
     #[must_use]
     pub fn with_topics(self, wants: impl Fn(&Publisher) -> bool + Send + Sync + 'static) -> Self {
         RecentOptions {
@@ -55,7 +55,7 @@ impl RecentOptions {
         }
     }
 
-    /// The messages on a raw key expression too.
+    /// Keeps the messages on a raw key expression too.
     #[must_use]
     pub fn with_key(mut self, key_expression: impl Into<String>) -> Self {
         self.keys.push(key_expression.into());
@@ -64,7 +64,7 @@ impl RecentOptions {
 }
 
 impl Default for RecentOptions {
-    /// All topics: five minutes of them, and 600 MB at most.
+    /// All topics, for five minutes and within 600 MB.
     fn default() -> Self {
         RecentOptions {
             bounds: Recent::default().bounds(),
@@ -84,13 +84,13 @@ impl fmt::Debug for RecentOptions {
 }
 
 impl Robot {
-    /// Keeps the newest messages of the robot's topics, as a source that grows: it is read, asked and followed like a
+    /// Keeps the newest messages of the robot's topics as a source that grows: read it, query it and follow it like a
     /// recording. Topics are subscribed as they appear.
     ///
-    /// A message's log time is that of its receipt, its publish time is what its publisher says.
+    /// A message's log time is its receipt time; its publish time is its publisher's.
     ///
     /// # Errors
-    /// When a raw key expression is not one.
+    /// When a raw key expression is invalid.
     pub fn recent(&self, options: &RecentOptions) -> Result<LiveSource, LiveError> {
         let inner = Arc::new(Inner {
             recent: Recent::new(options.bounds),
@@ -126,17 +126,18 @@ impl Robot {
 
 /// The newest messages of a running robot, as a [`Source`] that grows; made by [`Robot::recent`].
 ///
-/// Dropping it ends its subscriptions; who still follows it is told that it was closed.
+/// Dropping it ends its subscriptions; its followers are told that it was closed.
 pub struct LiveSource {
     inner: Arc<Inner>,
     robot: Robot,
     subscriptions: Vec<Subscription>,
-    /// When it was last looked whether the robot is there.
+    /// When the connection was last checked.
     looked: Mutex<Option<Instant>>,
     summary: Mutex<Option<Told>>,
 }
 
-/// A summary, and what it was made of: that of the store, how many messages were refused, and what the robot said.
+/// A cached summary, and what it was made from: the store's summary, the count of refused messages, and the robot's
+/// info.
 struct Told {
     of: Arc<Summary>,
     refused: u64,
@@ -147,17 +148,17 @@ struct Told {
 
 struct Inner {
     recent: Recent,
-    /// Channels that were met before the definitions of their types were known.
+    /// Channels that were seen before the definitions of their types arrived.
     undescribed: Mutex<Vec<Arc<Described>>>,
     has_undescribed: AtomicBool,
 }
 
-/// How often it is looked whether the robot is there, while somebody asks.
+/// How often the connection is checked, while the source is in use.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// How often a type that is on its way is looked for.
+/// How often a pending type is checked for.
 const TYPE_POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// When no topic has come for so long, those that are there are known.
-const QUIET: Duration = Duration::from_millis(250);
+/// Discovery counts as complete when no topic has appeared for this long.
+const DISCOVERY_QUIET_TIME: Duration = Duration::from_millis(250);
 
 impl LiveSource {
     /// The robot.
@@ -165,17 +166,17 @@ impl LiveSource {
         &self.robot
     }
 
-    /// What is held, and what was let go.
+    /// What is held, and what was evicted.
     pub fn stats(&self) -> RecentStats {
         self.inner.recent.stats()
     }
 
-    /// Messages that were left out because they came on more raw keys than are followed.
+    /// Messages that were dropped because they came on more raw keys than are followed.
     pub fn refused(&self) -> u64 {
         self.subscriptions.iter().map(Subscription::refused).sum()
     }
 
-    /// The exact keys that are subscribed at the moment.
+    /// The exact keys that are subscribed now.
     pub fn keys(&self) -> Vec<String> {
         self.subscriptions
             .iter()
@@ -183,8 +184,8 @@ impl LiveSource {
             .collect()
     }
 
-    /// Waits until the topics that are there have been discovered and the definitions of their types are known; until
-    /// `deadline` at the latest. Whether there are any.
+    /// Waits until the topics have been discovered and the definitions of their types have arrived, until `deadline`
+    /// at the latest. Returns whether there are any topics.
     pub fn wait_for_topics(&self, deadline: Instant) -> bool {
         let mut known = (0, Instant::now());
         loop {
@@ -194,7 +195,7 @@ impl LiveSource {
                 known = (count, Instant::now());
             }
             let is_settled = count > 0 && !self.inner.has_undescribed.load(Ordering::Acquire);
-            let is_quiet = known.1.elapsed() >= QUIET;
+            let is_quiet = known.1.elapsed() >= DISCOVERY_QUIET_TIME;
             if is_settled && is_quiet || Instant::now() >= deadline {
                 return count > 0;
             }
@@ -202,7 +203,7 @@ impl LiveSource {
         }
     }
 
-    /// Waits until each topic that is known has had a message; until `deadline` at the latest. Whether that is so.
+    /// Waits until each known topic has had a message, until `deadline` at the latest. Returns whether each has.
     pub fn wait_for_messages(&self, deadline: Instant) -> bool {
         loop {
             let known = self.inner.recent.backfill(&Topics::All, Stamp::MAX);
@@ -218,7 +219,7 @@ impl LiveSource {
         }
     }
 
-    /// What is known of the robot apart from its messages: its types, and whether it is there.
+    /// Updates the definitions of types and the state of the connection.
     fn refresh(&self) {
         self.inner.describe();
         let Some(mut looked) = self.looked.try_lock() else {
@@ -247,7 +248,7 @@ impl Inner {
         self.recent.push(sample.to_message());
     }
 
-    /// Remembers that a type is on its way.
+    /// Remembers that the definition of a type is pending.
     fn note(&self, described: &Arc<Described>) {
         let mut undescribed = self.undescribed.lock();
         if !undescribed.iter().any(|one| Arc::ptr_eq(one, described)) {
@@ -256,7 +257,7 @@ impl Inner {
         }
     }
 
-    /// Gives the messages that are held the definitions that have come.
+    /// Adds the definitions that have arrived to the messages that are held.
     fn describe(&self) {
         if !self.has_undescribed.load(Ordering::Acquire) {
             return;
@@ -274,7 +275,8 @@ impl Inner {
         }
     }
 
-    /// A batch with the definitions that have come since; as it was, in the error, where one is worth waiting for.
+    /// The batch with the definitions that have arrived since; the unchanged batch as the error where one is still
+    /// worth waiting for.
     fn described(&self, batch: Batch) -> Result<Batch, Batch> {
         if !batch.channels().iter().any(is_bare) {
             return Ok(batch);
@@ -307,7 +309,7 @@ impl Inner {
     }
 }
 
-/// Whether the type of a channel is named and not defined.
+/// Whether the channel's type has a name but no definition.
 fn is_bare(channel: &Arc<Channel>) -> bool {
     let schema = channel.schema.as_ref();
     schema.is_some_and(|schema| schema.data.is_empty())
@@ -321,7 +323,7 @@ impl Source for LiveSource {
     fn summary(&self) -> Arc<Summary> {
         self.refresh();
         let (kept, refused) = (self.inner.recent.summary(), self.refused());
-        // What its clock shows changes all the time, and is not part of a summary.
+        // The robot's clock changes all the time, and is not part of a summary.
         let info = RobotInfo {
             time: None,
             ..self.robot.info()
@@ -351,7 +353,7 @@ impl Source for LiveSource {
         summary.problems.extend(problems.iter().cloned());
         if refused > 0 {
             let text = format!(
-                "{refused} messages were left out: they came on more raw keys than are followed; \
+                "{refused} messages were dropped: they came on more raw keys than are followed; \
                  name fewer with a narrower key expression"
             );
             summary
@@ -386,7 +388,8 @@ impl Source for LiveSource {
         self.inner.recent.growth()
     }
 
-    /// A message whose type is being described is handed out once that is known, or is known not to come.
+    /// A message whose type is still being described is held back until the description arrives, or is known not to
+    /// come.
     fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
         Ok(Box::new(LiveFollow {
             inner: Arc::clone(&self.inner),
@@ -396,7 +399,7 @@ impl Source for LiveSource {
     }
 }
 
-/// What a robot says of itself lies beside its messages. To check it is to say what has been wrong so far.
+/// The robot's info is the recording's metadata. Checking it returns the problems so far.
 impl Recording for LiveSource {
     fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
         let mut sets = self.robot.info().into_metadata().into_iter();
@@ -405,7 +408,7 @@ impl Recording for LiveSource {
             .map(|(_, values)| values)
             .ok_or_else(|| SourceError::Unreadable {
                 place: entry.name.clone(),
-                reason: "the robot does not say that of itself any more".to_owned(),
+                reason: "the robot no longer has this metadata".to_owned(),
             })
     }
 
@@ -461,12 +464,12 @@ impl Follow for LiveFollow {
     }
 }
 
-/// The profile that MCAP has for such channels, if all that are of ROS are of one.
+/// The MCAP profile for the channels: set if all ROS channels are of one ROS version.
 fn profile_of(summary: &Summary) -> &'static str {
     profile(summary.channels.iter().map(|entry| &*entry.channel))
 }
 
-/// The profile that MCAP has for such channels, if all that are of ROS are of one.
+/// The MCAP profile for the channels: set if all ROS channels are of one ROS version.
 pub(crate) fn profile<'a>(channels: impl Iterator<Item = &'a Channel>) -> &'static str {
     let (mut has_one, mut has_two) = (false, false);
     for channel in channels {

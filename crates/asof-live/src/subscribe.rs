@@ -1,4 +1,4 @@
-//! Subscriptions: one for each exact key of the topics that are wanted.
+//! Subscriptions: one for each exact key of the accepted topics.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use crate::{LiveError, Publisher, Sample};
 pub(crate) type Callback = Arc<dyn Fn(Sample) + Send + Sync>;
 type Wants = Box<dyn Fn(&Publisher) -> bool + Send + Sync>;
 
-/// Messages of some topics go to a callback for as long as this lives.
+/// Passes the messages of topics to a callback until it is dropped.
 pub struct Subscription {
     topics: Arc<Topics>,
 }
@@ -24,7 +24,7 @@ struct Topics {
     wants: Wants,
     callback: Callback,
     keys: Mutex<HashMap<String, Held>>,
-    /// By the same keys: where publishers have to know that somebody listens.
+    /// By the same keys: announcements for publishers that need to know their subscribers.
     announced: Mutex<HashMap<String, Held>>,
     /// Messages on more raw keys than are followed.
     refused: Arc<AtomicU64>,
@@ -53,13 +53,13 @@ impl Subscription {
         self.topics.appeared(publisher);
     }
 
-    /// The exact keys that are subscribed at the moment.
+    /// The exact keys that are subscribed now.
     pub fn keys(&self) -> Vec<String> {
         self.topics.keys.lock().keys().cloned().collect()
     }
 
-    /// How many messages were left out because they came on more raw keys than one subscription follows
-    /// (10,000 keys, or 4 MB of their names).
+    /// How many messages were dropped because they came on more raw keys than one subscription follows (10,000 keys,
+    /// or 4 MB of their names).
     pub fn refused(&self) -> u64 {
         self.topics.refused.load(Ordering::Relaxed)
     }
@@ -112,7 +112,7 @@ impl Interest for Topics {
     fn retired(&self, key: &str) {
         self.announced.lock().remove(key);
         let held = self.keys.lock().remove(key);
-        // Without the lock: the transport may wait for a callback that wants it.
+        // Without the lock: the transport may wait for a callback that needs it.
         drop(held);
     }
 }

@@ -15,13 +15,13 @@ use crate::robot::now;
 use crate::ros::{Durability, QosProfile};
 use crate::{LiveError, PublisherOptions, Robot, Subscription, TopicPublisher};
 
-/// A frame whose stamps go back by more than this, several times in a row, says that the robot's clock was set back.
+/// Stamps of a frame that go back by more than this, several times in a row, mean that the robot's clock was set back.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 
 impl Robot {
-    /// Listens to the robot's transforms: `/tf`, `/tf_static`, and every other topic of their type; and to what it says
-    /// of itself: frames that no transform places come from its description (`/robot_description`) and its joint
-    /// states. Ten seconds of each edge are kept.
+    /// Listens to the robot's transforms: `/tf`, `/tf_static`, and every other topic of their type. Frames that no
+    /// transform places come from the robot's description (`/robot_description`) and joint states. Keeps ten seconds
+    /// of each edge.
     ///
     /// ```no_run
     /// use std::time::Duration;
@@ -37,7 +37,7 @@ impl Robot {
         self.transforms_with(asof_tf::BufferOptions::default())
     }
 
-    /// The same, keeping more or less.
+    /// The same, with other options.
     pub fn transforms_with(&self, options: asof_tf::BufferOptions) -> LiveTransforms {
         let listener = Arc::new(Listener::new(TransformBuffer::with_options(options)));
         let filled = Arc::clone(&listener);
@@ -52,7 +52,7 @@ impl Robot {
         }
     }
 
-    /// Announces a node that publishes transforms on `/tf` and `/tf_static`, as ROS 2's broadcasters do.
+    /// Announces a node that publishes transforms on `/tf` and `/tf_static`, as the broadcasters of ROS 2 do.
     ///
     /// # Errors
     /// When the session is closed.
@@ -65,31 +65,31 @@ impl Robot {
     }
 }
 
-/// A transform buffer that a robot fills. It is used like the [`TransformBuffer`] that it is; dropping it ends the
+/// A transform buffer that is filled by a robot. It dereferences to a [`TransformBuffer`]; dropping it ends the
 /// subscriptions.
 ///
-/// When the robot's clock is set back (a simulation that starts again, a recording that is played in a loop), the buffer
-/// starts anew: static transforms stay, all others are forgotten, and messages that wait in filters are dropped. It is
-/// logged and counted.
+/// When the robot's clock is set back (a simulation that restarts, a recording that loops), the buffer starts over:
+/// static transforms stay, all others are discarded, and messages that wait in filters are dropped. This is logged and
+/// counted.
 pub struct LiveTransforms {
     listener: Arc<Listener>,
     subscription: Subscription,
     _robot: Robot,
 }
 
-/// What a listener has done.
+/// The counts of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TransformStats {
-    /// Transforms that were received, and positions of joints that were made into some.
+    /// Transforms that were received, including those computed from joint positions.
     pub received: u64,
-    /// Sorts of transforms that the buffer did not take, once for each message, and messages that could not be read.
+    /// Kinds of transforms that the buffer refused, once per message, and messages that could not be read.
     pub refused: u64,
-    /// How often the robot's clock was set back, and the buffer started anew.
+    /// How often the robot's clock was set back and the buffer started over.
     pub restarts: u64,
 }
 
 impl LiveTransforms {
-    /// What was received, and what was not taken.
+    /// The counts of received and refused transforms.
     pub fn transform_stats(&self) -> TransformStats {
         let stats = &self.listener.stats;
         TransformStats {
@@ -99,14 +99,14 @@ impl LiveTransforms {
         }
     }
 
-    /// The exact keys that are subscribed at the moment.
+    /// The exact keys that are subscribed now.
     pub fn keys(&self) -> Vec<String> {
         self.subscription.keys()
     }
 
-    /// Holds values until they can be transformed into `target`, then hands them to `callback`: on the thread that brought
-    /// the last transform that was missing, or on that of [`push`](TransformFilter::push) where none is. At most
-    /// `capacity` values wait; the oldest goes first, and is counted.
+    /// Holds values until they can be transformed into `target`, then passes them to `callback`: on the thread that
+    /// received the last missing transform, or on that of [`push`](TransformFilter::push) where none is missing. At
+    /// most `capacity` values wait; the oldest is dropped first, and counted.
     pub fn filter<T: Send + 'static>(
         &self,
         target: &str,
@@ -139,7 +139,7 @@ impl Deref for LiveTransforms {
 
 struct Listener {
     buffer: TransformBuffer,
-    /// What takes transforms out of messages; one message at a time.
+    /// Extracts transforms from messages; one message at a time.
     loader: Mutex<TransformLoader>,
     filters: Mutex<Vec<Weak<dyn Poked>>>,
     stats: ListenerStats,
@@ -183,11 +183,11 @@ impl Listener {
 
     fn refuse(&self, reason: &str) {
         if self.stats.refused.fetch_add(1, Ordering::Relaxed) == 0 {
-            tracing::warn!("a transform cannot be used: {reason}");
+            tracing::warn!("a transform was skipped: {reason}");
         }
     }
 
-    /// Lets filters look again, or forget what they hold.
+    /// Makes filters check again, or drop what they hold.
     fn poke(&self, is_restart: bool) {
         let filters: Vec<_> = {
             let mut filters = self.filters.lock();
@@ -200,7 +200,7 @@ impl Listener {
     }
 }
 
-/// Something that waits for transforms.
+/// Anything that waits for transforms.
 trait Poked: Send + Sync {
     fn poke(&self, is_restart: bool);
 }
@@ -214,16 +214,16 @@ impl<T> Clone for TransformFilter<T> {
     }
 }
 
-/// What a filter has done.
+/// The counts of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FilterStats {
-    /// Values that were handed on.
+    /// Values that were passed on.
     pub passed: u64,
     /// Values that wait.
     pub waiting: u64,
     /// Values that were dropped because too many waited.
     pub crowded_out: u64,
-    /// Values that were dropped because their time is before what the buffer keeps.
+    /// Values that were dropped because they are older than what the buffer keeps.
     pub too_old: u64,
     /// Values that were dropped because the robot's clock was set back.
     pub restarted: u64,
@@ -249,7 +249,7 @@ struct Held<T> {
 }
 
 impl<T: Send + 'static> TransformFilter<T> {
-    /// Takes in a value that was measured in `frame` at `stamp`.
+    /// Adds a value that was measured in `frame` at `stamp`.
     pub fn push(&self, frame: &str, stamp: Stamp, value: T) {
         let filter = &self.0;
         let mut state = filter.state.lock();
@@ -266,7 +266,7 @@ impl<T: Send + 'static> TransformFilter<T> {
         filter.poke(false);
     }
 
-    /// What was handed on, what waits, and what was dropped.
+    /// The counts of passed, waiting and dropped values.
     pub fn stats(&self) -> FilterStats {
         let state = self.0.state.lock();
         FilterStats {
@@ -302,18 +302,18 @@ impl<T: Send + 'static> Poked for Filter<T> {
             }
         }
         drop(state);
-        // Without the lock: it may push again.
+        // Without the lock: the callback may push again.
         for value in ready {
             (self.callback)(value);
         }
     }
 }
 
-/// Publishes transforms as ROS 2's broadcasters do; made by [`Robot::broadcaster`].
+/// Publishes transforms as the broadcasters of ROS 2 do; made by [`Robot::broadcaster`].
 pub struct Broadcaster {
     moving: TopicPublisher,
     fixed: TopicPublisher,
-    /// All static transforms so far: late joiners are sent the last message alone.
+    /// All static transforms so far: late joiners receive only the last message.
     held: Mutex<Vec<StampedTransform>>,
 }
 
@@ -326,8 +326,8 @@ impl Broadcaster {
         self.moving.publish(encoded(transforms), now())
     }
 
-    /// Publishes transforms that hold for all times on `/tf_static`, with all that were sent before: those who come late
-    /// are sent them, too. One of the same child takes the place of the one before.
+    /// Publishes static transforms on `/tf_static`, together with all that were sent before, so that late joiners
+    /// receive them too. A transform replaces an earlier one of the same child.
     ///
     /// # Errors
     /// When the session is closed.
@@ -343,7 +343,7 @@ impl Broadcaster {
     }
 }
 
-/// One of the two topics of transforms.
+/// A publisher of one of the two transform topics.
 fn voice(robot: &Robot, node: &str, topic: &str) -> Result<TopicPublisher, LiveError> {
     let type_name = "tf2_msgs/msg/TFMessage";
     let definition = Definitions::standard().full_text(type_name);
@@ -353,7 +353,7 @@ fn voice(robot: &Robot, node: &str, topic: &str) -> Result<TopicPublisher, LiveE
         topic: topic.to_owned(),
         type_name: type_name.to_owned(),
         definition: definition.unwrap_or_default(),
-        // Kept for those who come late where it is static.
+        // Static transforms are kept for late joiners.
         qos: QosProfile {
             durability: if is_static {
                 Durability::TransientLocal
@@ -363,7 +363,7 @@ fn voice(robot: &Robot, node: &str, topic: &str) -> Result<TopicPublisher, LiveE
             depth: if is_static { 1 } else { 100 },
             ..QosProfile::default()
         },
-        // A robot does not stand still for somebody who listens slowly.
+        // A robot does not wait for a slow subscriber.
         waits: false,
     })
 }

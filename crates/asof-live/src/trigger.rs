@@ -1,4 +1,4 @@
-//! What a snapshot is taken for: a value of a field, a log message, a rate that falls.
+//! What triggers a snapshot: a field's value, a log message, a falling rate.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,12 +9,12 @@ use asof_core::{Channel, Comparison, Message, Stamp};
 use asof_decode::{Archetype, Decoder, FieldPath, LogLevel};
 use serde_json::Value;
 
-/// Something that may happen on a robot.
+/// A condition that triggers a snapshot.
 ///
-/// - `/bumper.data == true`: a field of a topic's messages, with `==`, `!=`, `<`, `<=`, `>` or `>=`, and a number, `true`,
-///   `false` or text.
+/// - `/bumper.data == true`: a field of a topic's messages, compared by `==`, `!=`, `<`, `<=`, `>` or `>=` with a
+///   number, `true`, `false` or text.
 /// - `log >= error`: a log message of this level or worse, on any topic.
-/// - `rate(/scan) < 5`: a topic that has been faster comes less than five times a second.
+/// - `rate(/scan) < 5`: a topic that has been faster falls below five messages a second.
 ///
 /// ```
 /// use asof_live::Trigger;
@@ -27,7 +27,7 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Trigger {
-    /// A field of a topic's messages has a value; it happens when that becomes true.
+    /// A field of a topic's messages has a value; fires when the comparison becomes true.
     Field {
         /// The topic.
         topic: String,
@@ -35,16 +35,16 @@ pub enum Trigger {
         path: FieldPath,
         /// How it is compared.
         comparison: Comparison,
-        /// What with: a number, a truth value or text.
+        /// The value to compare with: a number, a boolean or text.
         value: Value,
     },
     /// A log message of this level or worse.
     Log(LogLevel),
-    /// A topic comes less often than this, in hertz, after it has come as often.
+    /// A topic falls below this rate, in hertz, after it has reached it.
     Rate {
         /// The topic.
         topic: String,
-        /// How often, at least.
+        /// The lowest rate that does not fire.
         hertz: f64,
     },
 }
@@ -69,13 +69,13 @@ impl FromStr for Trigger {
         };
         let at = text
             .find(['=', '!', '<', '>'])
-            .ok_or_else(|| wrong("it compares nothing".to_owned()))?;
+            .ok_or_else(|| wrong("it has no comparison".to_owned()))?;
         let (left, rest) = text.split_at(at);
         let comparison = Comparison::leading(rest);
-        // `=` and `<>` are SQL's.
+        // `=` and `<>` are the spellings of SQL.
         let spelled = comparison.filter(|(one, _)| rest.starts_with(&one.to_string()));
         let (comparison, right) = spelled.ok_or_else(|| {
-            wrong("it is compared by something else than ==, !=, <, <=, > and >=".to_owned())
+            wrong("the comparison is not one of ==, !=, <, <=, > and >=".to_owned())
         })?;
         let (left, right) = (left.trim(), right.trim());
         if right.is_empty() {
@@ -87,19 +87,19 @@ impl FromStr for Trigger {
                 .map_err(|error: asof_decode::LogLevelError| wrong(error.to_string()))?;
             return match comparison {
                 Comparison::GreaterOrEqual => Ok(Trigger::Log(level)),
-                _ => Err(wrong("levels are compared by >= alone".to_owned())),
+                _ => Err(wrong("a log level can only be compared by >=".to_owned())),
             };
         }
         if let Some(inner) = left.strip_prefix("rate(") {
             let topic = inner.strip_suffix(')').map(str::trim);
             let topic = topic.filter(|topic| !topic.is_empty());
-            let topic = topic.ok_or_else(|| wrong("a topic belongs into rate(…)".to_owned()))?;
+            let topic = topic.ok_or_else(|| wrong("rate(…) needs a topic".to_owned()))?;
             let hertz = right.parse().ok();
             let hertz = hertz.filter(|hertz: &f64| (1e-4..=1e6).contains(hertz));
             let hertz = hertz
                 .ok_or_else(|| wrong(format!("'{right}' is not a rate from 0.0001 to 1000000")))?;
             if comparison != Comparison::Less {
-                return Err(wrong("rates are compared by < alone".to_owned()));
+                return Err(wrong("a rate can only be compared by <".to_owned()));
             }
             let topic = topic.to_owned();
             return Ok(Trigger::Rate { topic, hertz });
@@ -107,7 +107,7 @@ impl FromStr for Trigger {
         let name = left.rfind('/').map_or(0, |slash| slash + 1);
         let (topic, path) = match left[name..].find('.') {
             Some(dot) if name + dot > 0 => (&left[..name + dot], &left[name + dot + 1..]),
-            _ => return Err(wrong("it names no field of a topic".to_owned())),
+            _ => return Err(wrong("it does not name a field of a topic".to_owned())),
         };
         let path = FieldPath::parse(path).map_err(|error| wrong(error.to_string()))?;
         Ok(Trigger::Field {
@@ -147,11 +147,11 @@ impl fmt::Display for Trigger {
     }
 }
 
-/// Whether a field's value compares so with the one that is named.
+/// Whether the comparison of a field's value with the given one holds.
 fn holds(found: &Value, comparison: Comparison, wanted: &Value) -> bool {
     let number = |value: &Value| match value {
         Value::Bool(flag) => Some(f64::from(u8::from(*flag))),
-        // What JSON has no number for: NaN and the infinities.
+        // NaN and the infinities, for which JSON has no number.
         Value::String(text) => text.parse().ok().filter(|number: &f64| !number.is_finite()),
         value => value.as_f64(),
     };
@@ -162,31 +162,31 @@ fn holds(found: &Value, comparison: Comparison, wanted: &Value) -> bool {
             _ => None,
         },
     };
-    // A value that is not there, or not a number, is not the one that is named.
+    // A value that is missing, or not a number, is not equal to the given one.
     order.map_or(comparison == Comparison::NotEqual, |order| {
         comparison.holds(order)
     })
 }
 
-/// Looks out for triggers.
+/// Watches for triggers.
 pub(crate) struct Lookout {
     watched: Vec<Watched>,
-    /// What keeps a trigger from ever happening, once for each.
+    /// Why triggers can never fire; one message for each.
     pub problems: Vec<String>,
 }
 
 struct Watched {
     trigger: Trigger,
     decoders: Vec<(Arc<Channel>, Option<FieldDecoder>)>,
-    /// Whether it held when it was last looked at: a field's value, a rate that was high enough.
+    /// Whether the condition held at the last check: the field's comparison, or a rate that was high enough.
     held: bool,
     rate: Option<RateMeter>,
 }
 
-/// What decodes one field.
+/// A field, and the decoder for it.
 type FieldDecoder = (FieldPath, Decoder);
 
-/// Channels of one trigger whose decoders are kept.
+/// At most this many channels of one trigger keep their decoders.
 const MOST_DECODERS: usize = 16;
 const MOST_PROBLEMS: usize = 100;
 
@@ -207,7 +207,7 @@ impl Lookout {
         }
     }
 
-    /// Looks at a message; the first trigger that happens with it.
+    /// Checks a message; returns the first trigger that fires.
     pub fn heard(&mut self, message: &Message) -> Option<String> {
         let mut happened = None;
         for watched in &mut self.watched {
@@ -218,7 +218,7 @@ impl Lookout {
         happened
     }
 
-    /// Looks at the time; the first trigger that happens by it.
+    /// Checks the time; returns the first trigger that fires.
     pub fn tick(&mut self, now: Stamp) -> Option<String> {
         let mut happened = None;
         for watched in &mut self.watched {
@@ -254,7 +254,7 @@ impl Watched {
                 }
                 let found = self.value(message, problems);
                 let level = found.and_then(|value| level_in(message.channel.type_name(), &value));
-                // Each of them is something that happened.
+                // Every such message fires.
                 level.is_some_and(|level| level >= least)
             }
             Trigger::Field {
@@ -276,7 +276,7 @@ impl Watched {
         }
     }
 
-    /// The value of the field that the trigger is about.
+    /// The value of the trigger's field.
     fn value(&mut self, message: &Message, problems: &mut Vec<String>) -> Option<Value> {
         let channel = &message.channel;
         let mut known = self.decoders.iter();
@@ -302,7 +302,7 @@ impl Watched {
     }
 }
 
-/// What decodes the field that a trigger is about; the reason where nothing can.
+/// A decoder for the trigger's field, or the reason why there is none.
 fn decoder_of(trigger: &Trigger, channel: &Channel) -> Result<FieldDecoder, String> {
     let paths = match trigger {
         Trigger::Field { path, .. } => vec![path.clone()],
@@ -312,7 +312,7 @@ fn decoder_of(trigger: &Trigger, channel: &Channel) -> Result<FieldDecoder, Stri
             .filter_map(|path| FieldPath::parse(path).ok())
             .collect(),
     };
-    let mut reason = "its type has no such field".to_owned();
+    let mut reason = "its type does not have that field".to_owned();
     for path in paths {
         let made = Decoder::new(channel, &path.projection(), &[]);
         let made = made.map_err(|error| error.to_string());
@@ -326,7 +326,7 @@ fn decoder_of(trigger: &Trigger, channel: &Channel) -> Result<FieldDecoder, Stri
         }
     }
     Err(format!(
-        "'{trigger}' cannot be looked out for on {} ({}): {reason}",
+        "the trigger '{trigger}' cannot be evaluated on {} ({}): {reason}",
         channel.topic,
         channel.type_name()
     ))
@@ -340,29 +340,29 @@ fn level_in(type_name: &str, value: &Value) -> Option<LogLevel> {
     }
 }
 
-/// So many pieces has the time that a rate is measured over.
-const PIECES: usize = 20;
+/// Number of buckets in the interval that a rate is measured over.
+const RATE_BUCKETS: usize = 20;
 
-/// How often something comes, over the last seconds.
+/// The rate of messages over the last seconds.
 struct RateMeter {
     hertz: f64,
-    /// How long a piece is, in nanoseconds.
+    /// The length of a bucket, in nanoseconds.
     piece: i64,
-    counts: [u64; PIECES],
-    /// The piece that is being filled.
+    counts: [u64; RATE_BUCKETS],
+    /// The bucket that is being filled.
     current: Option<i64>,
-    /// Whole pieces that were counted.
+    /// Complete buckets.
     filled: usize,
 }
 
 impl RateMeter {
     fn new(hertz: f64) -> Self {
-        // Long enough for a few messages at that rate.
+        // Long enough for a few messages at this rate.
         let window = Duration::from_secs_f64((4.0 / hertz).max(2.0));
         RateMeter {
             hertz,
-            piece: (window.as_nanos() / PIECES as u128) as i64,
-            counts: [0; PIECES],
+            piece: (window.as_nanos() / RATE_BUCKETS as u128) as i64,
+            counts: [0; RATE_BUCKETS],
             current: None,
             filled: 0,
         }
@@ -371,11 +371,11 @@ impl RateMeter {
     fn count(&mut self, at: Stamp) {
         self.turn(at);
         if let Some(current) = self.current {
-            self.counts[current.rem_euclid(PIECES as i64) as usize] += 1;
+            self.counts[current.rem_euclid(RATE_BUCKETS as i64) as usize] += 1;
         }
     }
 
-    /// Begins the pieces up to a time. A clock that is set back starts over.
+    /// Advances to the bucket of a time. Starts over when the clock is set back.
     fn turn(&mut self, at: Stamp) {
         let now = at.nanos().div_euclid(self.piece);
         let Some(current) = self.current else {
@@ -388,29 +388,32 @@ impl RateMeter {
             self.current = Some(now);
             return;
         }
-        for step in 1..=passed.clamp(0, PIECES as i64) {
-            let place = (current + step).rem_euclid(PIECES as i64) as usize;
+        for step in 1..=passed.clamp(0, RATE_BUCKETS as i64) {
+            let place = (current + step).rem_euclid(RATE_BUCKETS as i64) as usize;
             self.counts[place] = 0;
         }
         if passed > 0 {
             self.current = Some(now);
-            self.filled = self.filled.saturating_add(passed as usize).min(PIECES);
+            self.filled = self
+                .filled
+                .saturating_add(passed as usize)
+                .min(RATE_BUCKETS);
         }
     }
 
-    /// Whether it comes often enough, over the whole pieces that there are.
+    /// Whether the rate is high enough, over the complete buckets.
     fn is_high(&mut self, now: Stamp) -> bool {
-        // Nothing is known of what never came.
+        // Without any message there is no rate yet.
         if self.current.is_none() {
             return false;
         }
         self.turn(now);
-        let Some(current) = self.current.filter(|_| self.filled >= PIECES - 1) else {
+        let Some(current) = self.current.filter(|_| self.filled >= RATE_BUCKETS - 1) else {
             return false;
         };
-        let open = current.rem_euclid(PIECES as i64) as usize;
+        let open = current.rem_euclid(RATE_BUCKETS as i64) as usize;
         let whole: u64 = self.counts.iter().sum::<u64>() - self.counts[open];
-        let seconds = (PIECES - 1) as f64 * self.piece as f64 / 1e9;
+        let seconds = (RATE_BUCKETS - 1) as f64 * self.piece as f64 / 1e9;
         whole as f64 / seconds >= self.hertz
     }
 }
@@ -538,7 +541,7 @@ mod tests {
             ("", "compares nothing"),
             ("/a.b", "compares nothing"),
             ("/a == 1", "no field"),
-            ("/a.b =< 1", "compared by something else"),
+            ("/a.b =< 1", "the comparison is not one of"),
             ("/a.b ==", "nothing comes after"),
             ("/a. == 1", "empty"),
             ("log == error", ">= alone"),

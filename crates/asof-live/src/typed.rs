@@ -1,4 +1,4 @@
-//! Windows of messages as structs of your own.
+//! Windows of messages decoded into your own structs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,17 +11,17 @@ use serde::de::DeserializeOwned;
 
 use crate::{LiveError, LiveWindow, Robot, Sample};
 
-/// So long a topic that is not there yet is waited for.
+/// How long a topic that is not published yet is waited for.
 const TOPIC_TIMEOUT: Duration = Duration::from_secs(5);
-/// Messages that a window of structs keeps.
+/// At most this many messages are in a window of structs.
 const CAPACITY: usize = 1_000;
 
 impl Robot {
     /// Keeps the newest 1,000 messages of a topic, decoded into a struct with serde's `Deserialize`.
     ///
-    /// The struct names the fields that it wants; it is held against the definition of the topic's type when the window is
-    /// made. Messages are indexed by the stamp of their header where their type has one, and by the publisher's time
-    /// elsewhere.
+    /// The struct names the fields to decode; it is checked against the definition of the topic's type when the window
+    /// is created. Messages are indexed by the stamp of their header where the type has one, and by the publisher's
+    /// time elsewhere.
     ///
     /// ```no_run
     /// #[derive(serde::Deserialize)]
@@ -39,8 +39,8 @@ impl Robot {
     /// ```
     ///
     /// # Errors
-    /// When nobody publishes the topic within five seconds, its type has no definition, or the struct has a field that
-    /// does not fit it: the error names the field.
+    /// When the topic is not published within five seconds, its type has no definition, or a field of the struct does
+    /// not fit: the error names the field.
     pub fn window<T: DeserializeOwned + Send + Sync + 'static>(
         &self,
         topic: &str,
@@ -48,7 +48,7 @@ impl Robot {
         self.window_within::<T>(topic, Bounds::count(CAPACITY))
     }
 
-    /// The same, keeping more or less.
+    /// The same, with other bounds.
     ///
     /// # Errors
     /// As [`Robot::window`].

@@ -1,4 +1,4 @@
-//! How the topics of a robot are doing: rates, bandwidth, jitter, drops.
+//! Statistics of a robot's topics: rates, bandwidth, jitter, drops.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use parking_lot::Mutex;
 
 use crate::{LiveError, Publisher, Robot, Sample, Subscription};
 
-/// Watches topics, and says how they are doing.
+/// Measures the rates of topics.
 pub struct Watch {
     topics: Arc<Mutex<BTreeMap<String, Meter>>>,
     subscriptions: Vec<Subscription>,
 }
 
-/// How a topic is doing.
+/// The statistics of one topic.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TopicRate {
     /// Its name.
@@ -25,15 +25,15 @@ pub struct TopicRate {
     pub messages: u64,
     /// Bytes so far.
     pub bytes: u64,
-    /// Messages a second, lately.
+    /// Messages per second, recently.
     pub hertz: f64,
-    /// Bytes a second, lately.
+    /// Bytes per second, recently.
     pub bytes_per_second: f64,
-    /// How far the time between two messages is from the usual, in seconds.
+    /// The average deviation of the time between two messages from its mean, in seconds.
     pub jitter: f64,
     /// When the last message was received.
     pub last: Option<Stamp>,
-    /// Messages that are missing in the publishers' own counts.
+    /// Messages that are missing in the publishers' sequence numbers.
     pub lost: u64,
 }
 
@@ -44,7 +44,7 @@ impl TopicRate {
         Some(now.since(last).max(0) as f64 * 1e-9)
     }
 
-    /// Whether nothing has come for much longer than usual.
+    /// Whether no message has come for much longer than usual.
     pub fn is_silent(&self, now: Stamp) -> bool {
         let usual = if self.hertz > 0.0 {
             1.0 / self.hertz
@@ -55,9 +55,9 @@ impl TopicRate {
     }
 }
 
-/// How much the last message counts in what is usual.
+/// The weight of the last message in the moving averages.
 const WEIGHT: f64 = 0.1;
-/// Publishers of one topic whose counts are followed; more than any robot has.
+/// At most this many publishers of one topic have their sequence numbers tracked; more than any robot has.
 const MOST_PUBLISHERS: usize = 1_000;
 
 #[derive(Default)]
@@ -74,7 +74,7 @@ struct Meter {
 }
 
 impl Watch {
-    /// Watches the topics that `wants` is true for.
+    /// Watches the topics that `wants` accepts.
     pub fn new(robot: &Robot, wants: impl Fn(&Publisher) -> bool + Send + Sync + 'static) -> Self {
         let topics: Arc<Mutex<BTreeMap<String, Meter>>> = Arc::default();
         let (seen, noted) = (Arc::clone(&topics), Arc::clone(&topics));
@@ -104,7 +104,7 @@ impl Watch {
     /// Watches the messages on a raw key expression too.
     ///
     /// # Errors
-    /// When the key expression is none.
+    /// When the key expression is invalid.
     pub fn add_key(&mut self, robot: &Robot, key_expression: &str) -> Result<(), LiveError> {
         let noted = Arc::clone(&self.topics);
         let subscription = robot.subscribe_key(key_expression, move |sample| {
@@ -120,7 +120,7 @@ impl Watch {
         Ok(())
     }
 
-    /// How the topics are doing at `now`, by name.
+    /// The statistics of all topics at `now`, by name.
     pub fn rates(&self, now: Stamp) -> Vec<TopicRate> {
         let topics = self.topics.lock();
         topics
@@ -148,7 +148,7 @@ impl Meter {
             }
             let before = self.sequences.insert(publisher, sequence);
             let missing = before.map_or(0, |before| sequence.saturating_sub(before) - 1);
-            // A publisher that starts to count anew has lost nothing.
+            // A publisher that restarts its sequence has not lost anything.
             self.lost += u64::try_from(missing).unwrap_or(0);
         }
     }
@@ -157,7 +157,7 @@ impl Meter {
         let silence = self
             .last
             .map_or(0.0, |last| now.since(last).max(0) as f64 * 1e-9);
-        // A topic that has fallen silent slows down, instead of keeping its last rate for ever.
+        // The rate of a silent topic decays, instead of keeping its last value for ever.
         let period = self.period.map(|period| {
             if silence > 2.0 * period {
                 silence

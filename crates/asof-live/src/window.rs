@@ -15,16 +15,16 @@ use crate::{LiveError, Robot, Sample, Subscription};
 
 /// A type that a window can hold: made from a sample, on the receive thread.
 pub trait FromSample: Sized + Send + Sync + 'static {
-    /// The value in a sample; an error says why it has none.
+    /// Converts a sample to a value, or returns why it cannot be converted.
     fn from_sample(sample: Sample) -> Result<Self, String>;
 
-    /// The bytes that keeping the value keeps alive.
+    /// The memory that the value keeps alive.
     fn weight(&self) -> u64 {
         size_of::<Self>() as u64
     }
 }
 
-/// As it came: nothing is decoded or copied.
+/// As received: nothing is decoded or copied.
 impl FromSample for Sample {
     fn from_sample(sample: Sample) -> Result<Self, String> {
         Ok(sample)
@@ -35,7 +35,7 @@ impl FromSample for Sample {
     }
 }
 
-/// In one piece, as it would be in a recording.
+/// In one piece, as in a recording.
 impl FromSample for Message {
     fn from_sample(sample: Sample) -> Result<Self, String> {
         Ok(sample.to_message())
@@ -46,7 +46,7 @@ impl FromSample for Message {
     }
 }
 
-/// A window on its way; see [`Robot::create_window`].
+/// Builds a window; see [`Robot::create_window`].
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct WindowBuilder<T, S = TransportStamp> {
     robot: Robot,
@@ -57,10 +57,10 @@ pub struct WindowBuilder<T, S = TransportStamp> {
 }
 
 impl Robot {
-    /// Starts a window over a topic, with the newest `capacity` messages, indexed by the transport's time.
+    /// Builds a window over a topic, with the newest `capacity` messages, indexed by the transport's timestamp.
     ///
-    /// A name with a leading slash is a ROS topic (`/imu/data`), found by its liveliness tokens now or whenever it
-    /// appears; any other is a raw key expression (`demo/**`).
+    /// A name with a leading slash is a ROS topic (`/imu/data`), discovered now or whenever it appears; any other name
+    /// is a raw key expression (`demo/**`).
     pub fn create_window<T: FromSample>(
         &self,
         topic: impl Into<String>,
@@ -77,7 +77,7 @@ impl Robot {
 }
 
 impl<T: FromSample> WindowBuilder<T> {
-    /// Indexes by a time in the message, which `stamp` takes out.
+    /// Indexes by a time in the message, which `stamp` extracts.
     pub fn with_stamp<F: Fn(&T) -> Option<Stamp> + Send + Sync + 'static>(
         self,
         stamp: F,
@@ -114,7 +114,7 @@ impl<T: FromSample, S: Stamping<T>> WindowBuilder<T, S> {
         self
     }
 
-    /// Keeps what is within these bounds: by count, age, bytes.
+    /// Keeps messages within these bounds: by count, age, bytes.
     pub fn with_bounds(mut self, bounds: Bounds) -> Self {
         self.bounds = bounds;
         self
@@ -123,7 +123,7 @@ impl<T: FromSample, S: Stamping<T>> WindowBuilder<T, S> {
     /// Subscribes, and returns the window.
     ///
     /// # Errors
-    /// When the topic is not a ROS topic and no key expression either.
+    /// When the topic is neither a ROS topic nor a valid key expression.
     pub fn build(self) -> Result<LiveWindow<T>, LiveError> {
         let window = Window::weighed(self.bounds, T::weight);
         let stamping = self.stamping;
@@ -143,7 +143,7 @@ impl<T: FromSample, S: Stamping<T>> WindowBuilder<T, S> {
 }
 
 impl<T: Send + Sync + 'static> LiveWindow<T> {
-    /// A window that is filled with what `make` makes of the samples of a topic: values, and their stamps if they have one.
+    /// A window that is filled with the values, and their stamps if any, that `make` makes of a topic's samples.
     pub(crate) fn filled(
         robot: &Robot,
         topic: &str,
@@ -174,7 +174,7 @@ impl<T: Send + Sync + 'static> LiveWindow<T> {
     }
 }
 
-/// A window with the subscription that fills it. Dropping it ends both; it is used like the [`Window`] that it is.
+/// A window with the subscription that fills it. It dereferences to a [`Window`]; dropping it ends the subscription.
 pub struct LiveWindow<T> {
     window: Window<T>,
     counters: Arc<LiveWindowStats>,
@@ -189,17 +189,17 @@ struct LiveWindowStats {
 }
 
 impl<T> LiveWindow<T> {
-    /// How many messages had no stamp of the chosen kind and were indexed by the time of their receipt.
+    /// How many messages had no stamp of the chosen kind and were indexed by their receipt time.
     pub fn stamp_fallbacks(&self) -> u64 {
         self.counters.fallbacks.load(Ordering::Relaxed)
     }
 
-    /// How many messages could not be made into a value, and are not in the window.
+    /// How many messages could not be converted, and are not in the window.
     pub fn undecodable(&self) -> u64 {
         self.counters.undecodable.load(Ordering::Relaxed)
     }
 
-    /// The exact keys that are subscribed at the moment; none while nobody publishes the topic.
+    /// The exact keys that are subscribed now; none while the topic is not published.
     pub fn keys(&self) -> Vec<String> {
         self.subscription.keys()
     }
@@ -213,7 +213,7 @@ impl<T> Deref for LiveWindow<T> {
     }
 }
 
-/// Live windows are synchronized as they are: `synchronize((&camera, &imu), …)`.
+/// Live windows can be synchronized directly: `synchronize((&camera, &imu), …)`.
 impl<T: Send + Sync + 'static> WindowLike for LiveWindow<T> {
     type Value = T;
 
@@ -224,7 +224,7 @@ impl<T: Send + Sync + 'static> WindowLike for LiveWindow<T> {
 
 impl<T> Drop for LiveWindow<T> {
     fn drop(&mut self) {
-        // Others may hold the window and wait for messages that will not come any more.
+        // Other holders of the window may wait for messages that will not come any more.
         self.window.close();
     }
 }
@@ -243,7 +243,7 @@ impl<T, M: Fn(Sample) -> Result<(Option<Stamp>, T), String>> Filler<T, M> {
             Ok(made) => made,
             Err(reason) => {
                 if self.counters.undecodable.fetch_add(1, Ordering::Relaxed) == 0 {
-                    tracing::warn!("{}: a message cannot be used: {reason}", self.topic);
+                    tracing::warn!("{}: a message was skipped: {reason}", self.topic);
                 }
                 return;
             }
@@ -251,7 +251,7 @@ impl<T, M: Fn(Sample) -> Result<(Option<Stamp>, T), String>> Filler<T, M> {
         let stamp = stamp.unwrap_or_else(|| {
             if self.counters.fallbacks.fetch_add(1, Ordering::Relaxed) == 0 {
                 tracing::warn!(
-                    "{}: a message has no stamp; it is indexed by its receipt",
+                    "{}: a message has no stamp; it is indexed by its receipt time",
                     self.topic
                 );
             }

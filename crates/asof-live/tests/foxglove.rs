@@ -199,7 +199,7 @@ fn what_is_malformed_is_counted_and_the_rest_goes_on() {
     server.publish("/a", 0, b"{}");
     eventually("both messages", || source.stats().messages == 2);
     let problems = source.summary().problems.clone();
-    let expected = format!("{} messages were not of the protocol", nonsense.len());
+    let expected = format!("{} messages violated the protocol", nonsense.len());
     assert!(
         problems
             .iter()

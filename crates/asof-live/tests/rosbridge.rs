@@ -360,7 +360,7 @@ fn values_are_encoded_anew_by_their_type_and_that_is_said() {
     assert_eq!(words, ["plain", "in fragments"]);
     let statuses = source.robot().info().statuses;
     assert!(
-        statuses.iter().any(|one| one.contains("encoded anew")),
+        statuses.iter().any(|one| one.contains("re-encoded")),
         "{statuses:?}"
     );
     eventually("what does not fit is told", || {
@@ -433,7 +433,7 @@ fn what_is_malformed_is_counted_and_the_rest_goes_on() {
     server.send(raw("/chatter", &cdr("hello")));
     eventually("its message", || source.stats().messages == 1);
     let problems = source.summary().problems.clone();
-    let expected = format!("{count} messages were not of the protocol");
+    let expected = format!("{count} messages violated the protocol");
     assert!(
         problems
             .iter()

@@ -1,4 +1,4 @@
-//! Where robots on DDS are: `dds://?domain=0`.
+//! Addresses of robots on DDS: `dds://?domain=0`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,11 +8,11 @@ use super::{AddressError, is_of_a_name};
 /// The highest domain whose ports are valid.
 const MOST_DOMAIN: u16 = 232;
 
-/// A domain of DDS, and the network interface that its robots are reached by.
+/// A DDS domain, and the network interface to reach it.
 ///
-/// `dds://` alone is the domain of `ROS_DOMAIN_ID`, or 0, on all interfaces; on this machine alone with
-/// `ROS_LOCALHOST_ONLY=1` or `ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST`. An interface is the name or the number of one of
-/// this machine: `dds://wlan0`, `dds://192.168.1.20?domain=3`, `dds://localhost`.
+/// `dds://` alone is the domain of `ROS_DOMAIN_ID`, or 0, on all interfaces; with `ROS_LOCALHOST_ONLY=1` or
+/// `ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST` on this machine only. An interface of this machine is given by name or IP
+/// address: `dds://wlan0`, `dds://192.168.1.20?domain=3`, `dds://localhost`.
 ///
 /// ```
 /// use asof_live::DdsAddress;
@@ -24,9 +24,9 @@ const MOST_DOMAIN: u16 = 232;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DdsAddress {
-    /// The domain; that of the environment where it is not said.
+    /// The domain; `None` takes it from the environment.
     pub domain: Option<u16>,
-    /// The interface, by name or number; that of the environment, or all of them, where it is not said.
+    /// The interface, by name or IP address; `None` takes it from the environment, or uses all interfaces.
     pub interface: Option<String>,
 }
 
@@ -76,7 +76,7 @@ impl fmt::Display for DdsAddress {
 }
 
 impl DdsAddress {
-    /// The same with what the environment says where the address does not: `ROS_DOMAIN_ID`, `ROS_LOCALHOST_ONLY` and
+    /// Fills in what the address leaves open from the environment: `ROS_DOMAIN_ID`, `ROS_LOCALHOST_ONLY` and
     /// `ROS_AUTOMATIC_DISCOVERY_RANGE`.
     ///
     /// # Errors

@@ -1,15 +1,15 @@
-//! What rmw_zenoh attaches to every message.
+//! The attachment that rmw_zenoh adds to every message.
 
 use asof_core::Stamp;
 
-/// A message's number, time and publisher, as its publisher gave them.
+/// A message's sequence number, publish time and publisher, as its publisher set them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SampleAttachment {
-    /// The publisher's own count.
+    /// The publisher's sequence number.
     pub sequence: i64,
     /// When it was published, by the publisher's clock.
     pub source_timestamp: Stamp,
-    /// Which publisher it was. Opaque: versions make it in different ways.
+    /// The publisher's identifier. Opaque: it is made differently by different versions.
     pub gid: [u8; 16],
 }
 
@@ -17,20 +17,20 @@ pub struct SampleAttachment {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttachmentError {
-    /// It ends too early.
-    #[error("the attachment has {0} bytes, fewer than its 33")]
+    /// It is too short.
+    #[error("the attachment has {0} bytes, expected at least 33")]
     Short(usize),
-    /// The publisher's id has another length.
+    /// The publisher's identifier has another length.
     #[error("the attachment's publisher id has {0} bytes, not 16")]
     Gid(u8),
 }
 
 impl SampleAttachment {
-    /// Bytes of an attachment.
+    /// The length of an attachment in bytes.
     pub const LEN: usize = 33;
 
-    /// Reads an attachment: sequence and nanoseconds as little-endian i64, then the id with its length. The form of
-    /// 2024, which has the fields' names in between, is understood too.
+    /// Parses an attachment: sequence number and nanoseconds as little-endian i64, then the identifier with its
+    /// length. The format of 2024, which has the fields' names in between, is accepted too.
     pub fn parse(bytes: &[u8]) -> Result<Self, AttachmentError> {
         let short = || AttachmentError::Short(bytes.len());
         let mut rest = bytes;
@@ -55,7 +55,7 @@ impl SampleAttachment {
         })
     }
 
-    /// The bytes, as rmw_zenoh writes them.
+    /// Encodes it as rmw_zenoh does.
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         bytes[..8].copy_from_slice(&self.sequence.to_le_bytes());
@@ -66,7 +66,7 @@ impl SampleAttachment {
     }
 }
 
-/// Passes over a field's name with its length in front, if it is there.
+/// Skips a length-prefixed field name, if it is there.
 fn skip_name(rest: &mut &[u8], name: &[u8]) {
     if let Some((&len, tail)) = rest.split_first()
         && usize::from(len) == name.len()

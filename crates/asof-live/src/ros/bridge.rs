@@ -1,4 +1,4 @@
-//! Tokens of `zenoh-bridge-ros2dds`: what a robot on DDS publishes, on bare keys.
+//! Liveliness tokens of `zenoh-bridge-ros2dds`: the publishers of a robot on DDS, on bare keys.
 
 use super::TokenError;
 use super::qos::{Durability, History, QosProfile, Reliability};
@@ -6,20 +6,20 @@ use super::qos::{Durability, History, QosProfile, Reliability};
 /// The key expressions that match the tokens of bridges: those of 1.0 and later, and those before.
 pub const BRIDGE_TOKENS: [&str; 2] = ["@/*/@ros2_lv/**", "@ros2_lv/*/MP/*/*/*"];
 
-/// The slash within a part of a token.
+/// Replaces slashes within a part of a token.
 const SLASH: char = '§';
 
-/// What a bridge's token says of a publisher.
+/// A publisher, as announced by a bridge's token.
 ///
-/// `@/zid/@ros2_lv/MP/topic/type/qos`, with `§` for the slashes within a part. The messages are on the topic itself as
-/// a key, without a leading slash, as CDR.
+/// `@/zid/@ros2_lv/MP/topic/type/qos`, with `§` for the slashes within a part. The messages are CDR, on the topic
+/// itself as a key, without a leading slash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BridgeToken {
     /// The bridge's Zenoh id.
     pub session: String,
     /// The key that the messages are on: `imu/data`.
     pub key: String,
-    /// The type as people write it: `sensor_msgs/msg/Imu`.
+    /// The type in its usual spelling: `sensor_msgs/msg/Imu`.
     pub type_name: String,
     /// Whether the type has keys in the sense of DDS.
     pub is_keyed: bool,
@@ -28,7 +28,7 @@ pub struct BridgeToken {
 }
 
 impl BridgeToken {
-    /// Reads a token; `None` for those that announce something else than a publisher.
+    /// Parses a token; `None` for tokens that do not announce a publisher.
     ///
     /// ```
     /// use asof_live::ros::BridgeToken;
@@ -40,7 +40,7 @@ impl BridgeToken {
     /// ```
     ///
     /// # Errors
-    /// When it has another shape.
+    /// When it has an unexpected shape.
     pub fn parse(key: &str) -> Result<Option<Self>, TokenError> {
         let shape = || TokenError::Shape(key.to_owned());
         let (session, rest) = if let Some(rest) = key.strip_prefix("@/") {
@@ -75,7 +75,7 @@ impl BridgeToken {
         }))
     }
 
-    /// Whether a key is a token of a bridge before 1.0, which rmw_zenoh's look like.
+    /// Whether a key is a token of a bridge before 1.0, whose tokens resemble those of rmw_zenoh.
     pub(crate) fn is_older(key: &str) -> bool {
         key.strip_prefix("@ros2_lv/")
             .is_some_and(|rest| rest.split('/').nth(1) == Some("MP"))
@@ -86,12 +86,12 @@ impl BridgeToken {
         format!("/{}", self.key.trim_start_matches('/'))
     }
 
-    /// Where a bridge is asked for what it has kept for late joiners.
+    /// The key to query the bridge's cache for late joiners on.
     pub fn cache_key(&self) -> String {
         format!("@/{}/@ros2_pub_cache/{}", self.session, self.key)
     }
 
-    /// The token, as a bridge writes it.
+    /// Encodes the token as a bridge does.
     pub fn to_text(&self) -> String {
         let mangled = |text: &str| text.replace('/', "§");
         format!(
@@ -116,7 +116,7 @@ impl BridgeToken {
     }
 }
 
-/// `K:reliability:durability:history,depth`, with the numbers of DDS; what is empty is the default of DDS for a writer.
+/// `K:reliability:durability:history,depth`, with the numbers of DDS; an empty field is the default of a DDS writer.
 fn quality(text: &str) -> Option<(bool, QosProfile)> {
     let mut fields = text.split(':');
     let is_keyed = match fields.next()? {
@@ -131,7 +131,7 @@ fn quality(text: &str) -> Option<(bool, QosProfile)> {
     };
     let durability = match fields.next()? {
         "" | "0" => Durability::Volatile,
-        // Transient and persistent writers keep for late joiners too.
+        // Transient and persistent writers keep messages for late joiners too.
         "1" | "2" | "3" => Durability::TransientLocal,
         _ => return None,
     };
@@ -144,7 +144,7 @@ fn quality(text: &str) -> Option<(bool, QosProfile)> {
                 "1" => History::KeepAll,
                 _ => return None,
             };
-            // Of a writer that keeps all, the depth is not said, or is -1.
+            // A writer that keeps all has no depth, or -1.
             (kind, depth.parse::<i64>().ok()?.clamp(1, 1 << 20) as usize)
         }
     };

@@ -1,17 +1,17 @@
-//! How ROS 2 names things on DDS: topics, type hashes, and which node has which writer.
+//! How ROS 2 maps to DDS: topic names, type hashes, and which node owns which writer.
 
 use std::collections::HashMap;
 
-/// The topic that tells which node has which readers and writers.
+/// The topic that announces the readers and writers of each node.
 pub const DISCOVERY_TOPIC: &str = "ros_discovery_info";
-/// The type of its messages, as DDS spells it.
+/// The type of its messages, in the spelling of DDS.
 pub const DISCOVERY_TYPE: &str = "rmw_dds_common::msg::dds_::ParticipantEntitiesInfo_";
 
-/// What stands for a reader or writer on DDS.
+/// The identifier of a DDS reader or writer.
 pub type Guid = [u8; 16];
 
-/// The topic of ROS that a topic of DDS is: `rt/tf_static` is `/tf_static`. A topic of a program without ROS keeps its
-/// name. `None` for services, actions' parts of services, parameters and what ROS tells about itself.
+/// The ROS topic of a DDS topic: `rt/tf_static` is `/tf_static`. A topic of a program without ROS keeps its name.
+/// `None` for services, the service parts of actions, parameters and the internal topics of ROS.
 ///
 /// ```
 /// use asof_live::ros::ros_topic_name;
@@ -30,7 +30,8 @@ pub fn ros_topic_name(dds_topic: &str) -> Option<String> {
     (!is_hidden).then(|| dds_topic.to_owned())
 }
 
-/// The hash of a type that a writer announces in its user data: `typehash=RIHS01_…;`. Writers before ROS 2 Iron have none.
+/// The type hash that a writer announces in its user data: `typehash=RIHS01_…;`. Writers before ROS 2 Iron do not have
+/// one.
 ///
 /// ```
 /// use asof_live::ros::announced_type_hash;
@@ -50,7 +51,7 @@ pub fn announced_type_hash(user_data: &[u8]) -> Option<String> {
     (!hash.is_empty()).then(|| hash.to_owned())
 }
 
-/// The bytes of a list that has its length before it, in either order of bytes, and at most padding after it.
+/// The bytes of a length-prefixed list, in either byte order, with at most padding after it.
 fn listed(parameter: &[u8]) -> Option<&[u8]> {
     let (length, bytes) = parameter.split_first_chunk()?;
     let lengths = [u32::from_le_bytes(*length), u32::from_be_bytes(*length)];
@@ -64,21 +65,21 @@ fn listed(parameter: &[u8]) -> Option<&[u8]> {
     bytes.get(..length)
 }
 
-/// A message of `ros_discovery_info`: the nodes of a process, by the writers that they have.
+/// A message of `ros_discovery_info`: the nodes of a process, by their readers and writers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ParticipantEntities {
-    /// The process.
+    /// The process's participant.
     pub participant: Guid,
     /// The full names of nodes, by their readers and writers.
     pub nodes: HashMap<Guid, String>,
 }
 
-/// Nodes, and their readers and writers, that one message may tell of.
+/// The most nodes, and the most readers and writers, in one message.
 const MOST_NODES: usize = 10_000;
 const MOST_ENTITIES: usize = 100_000;
 
 impl ParticipantEntities {
-    /// Reads a message, with its encapsulation. Ids have 16 bytes since ROS 2 Iron, and had 24 before.
+    /// Parses a message, with its encapsulation. Identifiers have 16 bytes since ROS 2 Iron, and had 24 before.
     pub fn parse(message: &[u8]) -> Option<Self> {
         Self::with_ids_of(message, 16).or_else(|| Self::with_ids_of(message, 24))
     }
@@ -91,7 +92,7 @@ impl ParticipantEntities {
             let namespace = cdr.text()?;
             let name = cdr.text()?;
             let full = format!("{}/{name}", namespace.trim_end_matches('/'));
-            // Its readers, then its writers.
+            // Readers, then writers.
             for _ in 0..2 {
                 for _ in 0..cdr.count(MOST_ENTITIES)? {
                     let guid = cdr.guid(id)?;
@@ -101,13 +102,13 @@ impl ParticipantEntities {
                 }
             }
         }
-        // What is left is padding, or it was read with the wrong size of ids.
+        // The rest is padding; more than that means that the size of identifiers was wrong.
         cdr.is_at_end()
             .then_some(ParticipantEntities { participant, nodes })
     }
 }
 
-/// A message, read from front to back.
+/// A cursor over a CDR message.
 struct Cdr<'a> {
     rest: &'a [u8],
     /// Bytes read after the encapsulation, which alignment counts from.

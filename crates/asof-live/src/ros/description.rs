@@ -1,7 +1,7 @@
-//! The type description service: a node's own answer to what its types are made of.
+//! The type description service: a node's own description of its types.
 //!
-//! Nodes of ROS 2 Iron and later serve `~/get_type_description`. The request names a type and its hash, the response
-//! has the fields of that type and of every type in it, and the `.msg` files they came from.
+//! Nodes of ROS 2 Iron and later serve `~/get_type_description`. The request names a type and its hash; the response
+//! has the fields of that type and of every type in it, and the `.msg` files that they came from.
 
 use std::fmt::Write as _;
 
@@ -10,22 +10,22 @@ use asof_decode::{Decoder, Projection};
 use asof_ros::{CdrWriter, differs};
 use serde::Deserialize;
 
-/// The service's type, as DDS spells it.
+/// The service's type, in the spelling of DDS.
 pub const GET_TYPE_DESCRIPTION: &str =
     "type_description_interfaces::srv::dds_::GetTypeDescription_";
 
-/// Why a response is of no use.
+/// Why a response cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DescriptionError {
-    /// The node does not know.
-    #[error("the node does not describe it: {0}")]
+    /// The node does not have the description.
+    #[error("the node does not have the type description: {0}")]
     Refused(String),
-    /// The response cannot be read.
-    #[error("the description cannot be read: {0}")]
+    /// The response cannot be decoded.
+    #[error("the type description cannot be decoded: {0}")]
     Unreadable(String),
-    /// A field has a type that messages do not have.
-    #[error("the description of {type_name} has a field '{field}' of unknown type {type_id}")]
+    /// A field has an unknown type.
+    #[error("the type description of {type_name} has a field '{field}' of unknown type {type_id}")]
     FieldType {
         /// The type.
         type_name: String,
@@ -34,16 +34,16 @@ pub enum DescriptionError {
         /// The number of its type.
         type_id: u8,
     },
-    /// It is of another type.
-    #[error("the description is of {described}, and {asked} was asked for")]
+    /// It describes another type.
+    #[error("the type description is of {described}, expected {asked}")]
     OfAnother {
         /// The type that was asked for.
         asked: String,
         /// The type that is described.
         described: String,
     },
-    /// It is not what the publisher's hash of the type stands for: messages would be read wrongly.
-    #[error("the description of {type_name} is not the one that has the hash {type_hash}")]
+    /// It does not have the hash that the publisher announces: messages would be decoded wrongly.
+    #[error("the type description of {type_name} does not have the hash {type_hash}")]
     Otherwise {
         /// The type.
         type_name: String,
@@ -52,7 +52,7 @@ pub enum DescriptionError {
     },
 }
 
-/// The request for a type such as `sensor_msgs/msg/Imu`, encoded.
+/// Encodes the request for a type such as `sensor_msgs/msg/Imu`.
 pub fn description_request(type_name: &str, type_hash: &str) -> Vec<u8> {
     let mut cdr = CdrWriter::with_capacity(type_name.len() + type_hash.len() + 16);
     // With the sources, which have the constants and the comments.
@@ -60,13 +60,13 @@ pub fn description_request(type_name: &str, type_hash: &str) -> Vec<u8> {
     cdr.finish()
 }
 
-/// The schema that a response describes.
+/// Decodes the schema in a response.
 pub fn described_schema(response: &[u8]) -> Result<Schema, DescriptionError> {
     read(response)?.schema()
 }
 
-/// The schema of the type that was asked for. A node may lie about a type, or mean another one of that name; its hash
-/// tells, where it is known.
+/// Decodes the schema in a response, and checks that it is the requested type. A node may describe another type of
+/// that name; its hash reveals that, where it is known.
 pub fn described_as(
     response: &[u8],
     type_name: &str,
@@ -178,7 +178,7 @@ impl Response {
         })
     }
 
-    /// The definition of one type: its own file if that is a `.msg`, else what its fields make.
+    /// The definition of one type: its own file if that is a `.msg`, else generated from its fields.
     fn text_of(&self, described: &TypeDescription) -> Result<String, DescriptionError> {
         let is_file = |source: &&TypeSource| {
             source.type_name == described.type_name && source.encoding == "msg"
@@ -210,8 +210,8 @@ impl TypeDescription {
 }
 
 impl FieldType {
-    /// The numbers of `type_description_interfaces/msg/FieldType`: scalars from 1, the same as arrays from 49, as
-    /// bounded sequences from 97, as sequences from 145.
+    /// The numbers of `type_description_interfaces/msg/FieldType`: scalars from 1, arrays from 49, bounded sequences
+    /// from 97, sequences from 145.
     fn text(&self) -> Option<String> {
         let scalar = match self.type_id % 48 {
             1 => self.nested_type_name.replace("/msg/", "/"),
@@ -225,7 +225,7 @@ impl FieldType {
             9 => "uint64".to_owned(),
             10 => "float32".to_owned(),
             11 => "float64".to_owned(),
-            // A character of IDL; the language of messages has it as a byte.
+            // A character of IDL; in message definitions it is a byte.
             13 => "char".to_owned(),
             15 => "bool".to_owned(),
             16 => "byte".to_owned(),

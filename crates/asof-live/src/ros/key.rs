@@ -4,21 +4,21 @@ use std::fmt;
 
 /// The parts of a topic's key: `0/imu/data/sensor_msgs::msg::dds_::Imu_/RIHS01_…`.
 ///
-/// A wrong type or hash means silence, not an error: read both from a liveliness token.
+/// A wrong type or hash matches nothing, without an error: take both from a liveliness token.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TopicKey {
     /// The ROS domain.
     pub domain: u32,
     /// The topic, with its leading slash: `/imu/data`.
     pub topic: String,
-    /// The type as DDS spells it: `sensor_msgs::msg::dds_::Imu_`.
+    /// The type in the spelling of DDS: `sensor_msgs::msg::dds_::Imu_`.
     pub dds_type: String,
     /// The hash of the type's definition.
     pub type_hash: String,
 }
 
 impl TopicKey {
-    /// Reads a key; `None` if it is none of rmw_zenoh's.
+    /// Parses a key; `None` if it is not a key of rmw_zenoh.
     ///
     /// ```
     /// use asof_live::ros::TopicKey;
@@ -52,7 +52,7 @@ impl fmt::Display for TopicKey {
     }
 }
 
-/// `sensor_msgs::msg::dds_::Imu_` as people write it: `sensor_msgs/msg/Imu`. Other text stays as it is.
+/// Converts `sensor_msgs::msg::dds_::Imu_` to its usual spelling, `sensor_msgs/msg/Imu`. Other text is unchanged.
 pub fn ros_type_name(dds_type: &str) -> String {
     let Some((package, name)) = dds_type.split_once("::dds_::") else {
         return dds_type.replace("::", "/");
@@ -61,7 +61,7 @@ pub fn ros_type_name(dds_type: &str) -> String {
     format!("{}/{name}", package.replace("::", "/"))
 }
 
-/// `sensor_msgs/msg/Imu` as DDS spells it: `sensor_msgs::msg::dds_::Imu_`.
+/// Converts `sensor_msgs/msg/Imu` to the spelling of DDS, `sensor_msgs::msg::dds_::Imu_`.
 pub fn dds_type_name(ros_type: &str) -> String {
     match ros_type.rsplit_once('/') {
         Some((package, name)) => format!("{}::dds_::{name}_", package.replace('/', "::")),

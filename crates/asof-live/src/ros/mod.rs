@@ -1,7 +1,7 @@
-//! How rmw_zenoh names things: keys, types, liveliness tokens, quality of service, attachments, type descriptions; and
-//! how `zenoh-bridge-ros2dds` does; how ROS 2 names things on DDS.
+//! The conventions of rmw_zenoh (keys, types, liveliness tokens, quality of service, attachments, type descriptions),
+//! of `zenoh-bridge-ros2dds`, and of ROS 2 on DDS.
 //!
-//! Nothing here touches a session: text and bytes in, values out, so that all of it can be tested and fuzzed.
+//! No session is needed: text and bytes in, values out, so that everything can be tested and fuzzed.
 
 mod attachment;
 mod bridge;

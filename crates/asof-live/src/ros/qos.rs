@@ -1,32 +1,32 @@
-//! Quality of service, as a liveliness token carries it.
+//! Quality of service, as encoded in a liveliness token.
 
 use std::str::FromStr;
 
 use asof_core::Channel;
 
-/// The quality of service of a publisher or subscriber, as far as a receiver needs it.
+/// The quality of service of a publisher or subscriber: the policies that matter to a receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QosProfile {
-    /// Whether lost messages are sent again.
+    /// Whether lost messages are resent.
     pub reliability: Reliability,
-    /// Whether late joiners get what was sent before.
+    /// Whether late joiners receive earlier messages.
     pub durability: Durability,
-    /// How many messages the publisher keeps.
+    /// Which messages the publisher keeps.
     pub history: History,
-    /// How many, when it keeps the last ones.
+    /// How many messages it keeps, with [`History::KeepLast`].
     pub depth: usize,
 }
 
-/// Whether lost messages are sent again.
+/// Whether lost messages are resent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reliability {
-    /// They are.
+    /// Lost messages are resent.
     Reliable,
-    /// They are not.
+    /// Lost messages are not resent.
     BestEffort,
 }
 
-/// Whether late joiners get what was sent before.
+/// Whether late joiners receive earlier messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// They do, as for `/tf_static`.
@@ -35,7 +35,7 @@ pub enum Durability {
     Volatile,
 }
 
-/// How many messages a publisher keeps.
+/// Which messages a publisher keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum History {
     /// The last ones.
@@ -44,7 +44,7 @@ pub enum History {
     KeepAll,
 }
 
-/// What is asked of a topic's publishers instead of what they offer.
+/// Quality of service to request from a topic's publishers instead of what they offer.
 ///
 /// ```
 /// use asof_live::ros::{QosOverride, Reliability};
@@ -54,14 +54,14 @@ pub enum History {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QosOverride {
-    /// Whether lost messages are asked for again. On DDS alone: Zenoh loses none on the way.
+    /// Whether lost messages are requested again. DDS only: Zenoh does not lose messages on the way.
     pub reliability: Option<Reliability>,
-    /// Whether messages from before are asked for.
+    /// Whether earlier messages are requested.
     pub durability: Option<Durability>,
 }
 
 impl QosOverride {
-    /// A profile with what is asked for in its place.
+    /// Applies the override to a profile.
     pub fn over(self, profile: QosProfile) -> QosProfile {
         QosProfile {
             reliability: self.reliability.unwrap_or(profile.reliability),
@@ -71,7 +71,7 @@ impl QosOverride {
     }
 }
 
-/// `reliable`, `best_effort`, `transient_local` and `volatile`, with `+` between them.
+/// `reliable`, `best_effort`, `transient_local` and `volatile`, joined by `+`.
 impl FromStr for QosOverride {
     type Err = QosError;
 
@@ -104,7 +104,7 @@ pub struct QosError {
 }
 
 const DEFAULT_DEPTH: usize = 42;
-/// ROS 2's own number for a policy that a node does not know: its publisher is heard all the same.
+/// The number of ROS 2 for an unknown policy: the publisher is subscribed all the same.
 const UNKNOWN: &str = "3";
 
 impl Default for QosProfile {
@@ -119,8 +119,8 @@ impl Default for QosProfile {
 }
 
 impl QosProfile {
-    /// Reads `reliability:durability:history,depth:deadline:lifespan:liveliness`. A field that is empty is the
-    /// default; a depth that is empty or zero is 42.
+    /// Parses `reliability:durability:history,depth:deadline:lifespan:liveliness`. An empty field is the default; a
+    /// depth that is empty or zero is 42.
     ///
     /// ```
     /// use asof_live::ros::{Durability, QosProfile};
@@ -167,7 +167,7 @@ impl QosProfile {
         })
     }
 
-    /// The text of a token; defaults are left empty, as rmw_zenoh does.
+    /// Encodes it for a token; defaults are left empty, as rmw_zenoh does.
     pub fn to_text(&self) -> String {
         let reliability = if self.reliability == Reliability::BestEffort {
             "2"
@@ -193,7 +193,7 @@ impl QosProfile {
     }
 }
 
-/// Whether a topic's messages are kept for late joiners, as far as its recorder or its transport says.
+/// Whether a topic's messages are kept for late joiners, according to its recorder or its transport.
 ///
 /// ```
 /// use asof_core::Channel;

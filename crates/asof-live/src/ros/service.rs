@@ -1,12 +1,11 @@
-//! The type description service of a node, as it is on DDS: a topic of requests, a topic of replies, and what says which
-//! reply is whose.
+//! The type description service of a node on DDS: a topic of requests, a topic of replies, and their correlation.
 
 use super::GET_TYPE_DESCRIPTION;
 
-/// What the names of the topics end with.
+/// The suffix of the topics' names.
 const SERVICE: &str = "/get_type_description";
 
-/// The node whose type description service replies on a topic of DDS; `None` for every other topic.
+/// The node whose type description service replies on a DDS topic; `None` for every other topic.
 ///
 /// ```
 /// use asof_live::ros::describing_node;
@@ -23,7 +22,7 @@ pub fn describing_node(dds_topic: &str, dds_type: &str) -> Option<String> {
     (is_it && node.len() > 1 && node.starts_with('/')).then(|| node.to_owned())
 }
 
-/// The topic on which a node takes requests to describe a type, and the type of its messages.
+/// The topic of a node's type description requests, and the type of its messages.
 pub fn description_request_topic(node: &str) -> (String, String) {
     (
         format!("rq{node}{SERVICE}Request"),
@@ -31,7 +30,7 @@ pub fn description_request_topic(node: &str) -> (String, String) {
     )
 }
 
-/// The topic on which it replies, and the type of its messages.
+/// The topic of a node's type description replies, and the type of its messages.
 pub fn description_reply_topic(node: &str) -> (String, String) {
     (
         format!("rr{node}{SERVICE}Reply"),
@@ -39,17 +38,17 @@ pub fn description_reply_topic(node: &str) -> (String, String) {
     )
 }
 
-/// Where a request, and the reply to it, say which request is meant. Each middleware of ROS 2 has its own way.
+/// Where a request and its reply carry the request's identity. It depends on the ROS 2 middleware.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Correlation {
-    /// In front of the message: the client and a number, as rmw_cyclonedds has it.
+    /// In front of the message: the client and a sequence number, as in rmw_cyclonedds.
     Payload,
-    /// Beside the message, in its inline quality of service, as rmw_fastrtps and the standard have it.
+    /// In the inline quality of service, as in rmw_fastrtps and the standard.
     Inline,
 }
 
 impl Correlation {
-    /// What a peer does, by the number of its vendor, which the id of each reader and writer starts with.
+    /// The correlation of a peer, by its vendor id, which every GUID starts with.
     pub fn of_vendor(vendor: [u8; 2]) -> Self {
         const CYCLONE: [u8; 2] = [0x01, 0x10];
         if vendor == CYCLONE {
@@ -60,17 +59,17 @@ impl Correlation {
     }
 }
 
-/// Bytes of the encapsulation.
+/// The length of the encapsulation in bytes.
 const HEAD: usize = 4;
 
-/// Puts the client and the number of a request in front of it. The message is in the order of bytes of an x86.
+/// Puts the client and the sequence number of a request in front of it. The message is little-endian.
 pub fn with_request_id(message: &[u8], client: u64, number: i64) -> Vec<u8> {
     let (head, body) = message.split_at(HEAD.min(message.len()));
-    // Sixteen bytes: the alignment of what comes after them is as it was.
+    // Sixteen bytes: the alignment of the rest does not change.
     [head, &client.to_le_bytes(), &number.to_le_bytes(), body].concat()
 }
 
-/// Takes the client and the number of a request off a reply; `None` where they are not there.
+/// Removes the client and the sequence number of a request from a reply; `None` where they are missing.
 pub fn split_request_id(message: &[u8]) -> Option<(u64, i64, Vec<u8>)> {
     let (head, rest) = message.split_at_checked(HEAD)?;
     let (client, rest) = rest.split_first_chunk()?;

@@ -1,9 +1,9 @@
-//! Liveliness tokens: who is there, and what they publish.
+//! Liveliness tokens: the entities of a robot, and what they publish.
 
 use super::TopicKey;
 use super::qos::{QosError, QosProfile};
 
-/// What a liveliness token says of an entity.
+/// An entity, as announced by a liveliness token.
 ///
 /// `@ros2_lv/domain/session/node id/entity id/kind/enclave/namespace/node[/topic/type/hash/qos]`, with `%` for the
 /// slashes within a part.
@@ -13,9 +13,9 @@ pub struct Token {
     pub domain: u32,
     /// The Zenoh session that declared it.
     pub session: String,
-    /// Which entity of that session it is.
+    /// The entity's number within that session.
     pub entity: String,
-    /// What it is.
+    /// The kind of entity.
     pub kind: EntityKind,
     /// The node it belongs to, with its namespace: `/robot/driver`.
     pub node: String,
@@ -23,7 +23,7 @@ pub struct Token {
     pub topic: Option<TopicInfo>,
 }
 
-/// What an entity is.
+/// A kind of entity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EntityKind {
     /// A node itself.
@@ -38,18 +38,18 @@ pub enum EntityKind {
     Client,
 }
 
-/// What is published, subscribed, or served.
+/// The topic or service of an entity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicInfo {
     /// Its name: `/imu/data`.
     pub name: String,
-    /// Its type as DDS spells it: `sensor_msgs::msg::dds_::Imu_`.
+    /// Its type in the spelling of DDS: `sensor_msgs::msg::dds_::Imu_`.
     pub dds_type: String,
     /// The hash of its type's definition.
     pub type_hash: String,
     /// Its quality of service.
     pub qos: QosProfile,
-    /// Whether it can hand over buffers of graphics cards, as publishers of 2026 append to their tokens.
+    /// Whether it can hand over GPU buffers, which publishers of 2026 append to their tokens.
     pub has_buffers: bool,
 }
 
@@ -57,10 +57,10 @@ pub struct TopicInfo {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// It has another shape.
+    /// It has an unexpected shape.
     #[error("'{0}' is not a liveliness token of rmw_zenoh")]
     Shape(String),
-    /// Its quality of service cannot be read.
+    /// Its quality of service is invalid.
     #[error("liveliness token '{token}': {cause}")]
     Qos {
         /// The token.
@@ -77,7 +77,7 @@ pub fn tokens_of_domain(domain: u32) -> String {
 }
 
 impl Token {
-    /// Reads a token. Parts that newer versions append are passed over.
+    /// Parses a token. Parts that newer versions append are ignored.
     pub fn parse(key: &str) -> Result<Self, TokenError> {
         let shape = || TokenError::Shape(key.to_owned());
         let mut parts = key.split('/');
@@ -127,7 +127,7 @@ impl Token {
         })
     }
 
-    /// The key that a node's own type description service is asked on; `None` for anything else.
+    /// The key of a node's type description service; `None` for any other entity.
     pub fn description_key(&self) -> Option<TopicKey> {
         let topic = self.topic.as_ref()?;
         let is_server =
@@ -135,13 +135,13 @@ impl Token {
         is_server.then(|| self.key(topic))
     }
 
-    /// The key that a publisher's messages are on; `None` for anything that is not a publisher.
+    /// The key of a publisher's messages; `None` for anything that is not a publisher.
     pub fn topic_key(&self) -> Option<TopicKey> {
         let topic = self.topic.as_ref()?;
         (self.kind == EntityKind::Publisher).then(|| self.key(topic))
     }
 
-    /// The token by which a subscriber of the same topic is known, at a session, with a number of its own.
+    /// The token of a subscriber of the same topic, in a session, with a number of its own.
     pub(crate) fn subscriber(&self, session: &str, number: u64) -> Option<String> {
         let topic = self.topic.as_ref()?;
         Some(format!(
@@ -164,7 +164,7 @@ impl Token {
     }
 }
 
-/// The token by which a publisher of ours is known: on a key, of a session, with a number of its own.
+/// The token of one of our publishers: on a key, in a session, with a number of its own.
 pub(crate) fn publisher_token(
     key: &TopicKey,
     session: &str,

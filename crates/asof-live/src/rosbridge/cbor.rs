@@ -1,4 +1,4 @@
-//! rosbridge's messages in CBOR (RFC 8949), with the typed arrays of RFC 8746.
+//! rosbridge messages in CBOR (RFC 8949), with the typed arrays of RFC 8746.
 
 use asof_core::Stamp;
 use minicbor::Decoder;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{Body, Incoming, RosbridgeError};
 
-/// Values within values that are followed.
+/// The deepest nesting of values.
 const MAX_DEPTH: usize = 64;
 
 type Read<T> = Result<T, minicbor::decode::Error>;
@@ -28,7 +28,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Incoming, RosbridgeError> {
     }
 }
 
-/// What a message says of itself.
+/// The top-level fields of a message.
 #[derive(Default)]
 struct Told {
     op: String,
@@ -81,7 +81,7 @@ fn body(decoder: &mut Decoder<'_>) -> Read<Body> {
     value(decoder, 0).map(Body::Values)
 }
 
-/// Calls with every name of a map, whose value is to be read.
+/// Calls `read` with every name of a map; it has to read the value.
 fn each<'b>(
     decoder: &mut Decoder<'b>,
     mut read: impl FnMut(&str, &mut Decoder<'b>) -> Read<()>,
@@ -137,7 +137,7 @@ fn value(decoder: &mut Decoder<'_>, depth: usize) -> Read<Value> {
         }
         Type::Array => {
             let count = decoder.array()?.unwrap_or(0);
-            // Its length may be a lie: room is made as elements come.
+            // The length may be a lie: memory is allocated as elements come.
             let mut all = Vec::new();
             for _ in 0..count {
                 all.push(value(decoder, depth + 1)?);
@@ -153,7 +153,7 @@ fn value(decoder: &mut Decoder<'_>, depth: usize) -> Read<Value> {
             Value::Object(all)
         }
         other => {
-            let text = format!("{other} is not expected");
+            let text = format!("unexpected {other}");
             return Err(minicbor::decode::Error::message(text));
         }
     })
@@ -163,7 +163,7 @@ fn numbers(bytes: &[u8]) -> Value {
     Value::Array(bytes.iter().map(|&byte| byte.into()).collect())
 }
 
-/// A typed array: a tag of RFC 8746, little endian where that matters, as rosbridge writes them.
+/// A typed array: a tag of RFC 8746, little endian, as rosbridge writes them.
 fn typed(tag: u64, bytes: &[u8]) -> Value {
     macro_rules! all {
         ($kind:ty) => {{

@@ -1,13 +1,13 @@
-//! Parts of long messages, put together.
+//! Reassembly of fragmented messages.
 
 use std::collections::HashMap;
 
-/// Parts that wait for others, within bounds.
+/// Fragments that wait for the rest of their message, within bounds.
 #[derive(Debug, Default)]
 pub struct Fragments {
     pending: HashMap<String, Pending>,
     bytes: usize,
-    /// Counts up, so that the oldest is known.
+    /// Incremented with each fragment, to find the oldest message.
     clock: u64,
 }
 
@@ -19,29 +19,29 @@ struct Pending {
     began: u64,
 }
 
-/// Messages whose parts are waited for at once.
+/// At most this many incomplete messages.
 const MOST_PENDING: usize = 64;
-/// Parts of one message.
+/// At most this many fragments of one message.
 const MOST_PARTS: usize = 1 << 20;
-/// Bytes of all parts that wait.
+/// At most this many bytes of all waiting fragments.
 const MOST_BYTES: usize = 256 << 20;
 
-/// Why a part is of no use.
+/// Why a fragment cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FragmentError {
-    /// Its numbers do not fit each other, or those of the parts before.
-    #[error("part {number} of {total} is not one of message '{id}'")]
+    /// Its numbers are inconsistent, or differ from those of earlier fragments.
+    #[error("fragment {number} of {total} does not belong to message '{id}'")]
     Number {
         /// The message.
         id: String,
-        /// The part.
+        /// The fragment's number.
         number: usize,
-        /// Of how many.
+        /// The number of fragments.
         total: usize,
     },
-    /// More waits than there is room for.
-    #[error("message '{id}' is larger than the {MOST_BYTES} bytes that may wait")]
+    /// The message exceeds the budget.
+    #[error("message '{id}' exceeds the {MOST_BYTES} bytes for incomplete messages")]
     TooLarge {
         /// The message.
         id: String,
@@ -49,11 +49,11 @@ pub enum FragmentError {
 }
 
 impl Fragments {
-    /// Takes a part in; the whole text, once all its parts are there. The oldest message that lacks some gives way where too
-    /// many wait; `given_up` counts those.
+    /// Adds a fragment; returns the complete text once all its fragments are there. When too many messages are
+    /// incomplete, the oldest is dropped; `given_up` counts those.
     ///
     /// # Errors
-    /// When the part does not fit.
+    /// When the fragment does not fit.
     pub fn take(
         &mut self,
         id: &str,
@@ -79,7 +79,7 @@ impl Fragments {
             self.give_up_oldest(None);
             *given_up += 1;
         }
-        // An empty part weighs something, too.
+        // An empty fragment takes memory, too.
         let slot = size_of::<Option<String>>();
         let is_new = !self.pending.contains_key(id);
         let weight = data.len() + if is_new { total * slot } else { 0 };
@@ -116,7 +116,7 @@ impl Fragments {
         Ok(whole)
     }
 
-    /// Forgets all that waits: the connection is gone.
+    /// Drops all fragments: the connection is gone.
     pub fn clear(&mut self) {
         *self = Fragments::default();
     }

@@ -1,7 +1,7 @@
-//! Text that a server has packed into the pixels of a PNG (RFC 2083).
+//! Text that a server packed into the pixels of a PNG (RFC 2083).
 //!
-//! Only what rosbridge writes is read: eight bits a sample, not interlaced. A library for pictures would bring colours,
-//! palettes and animations, and all that is needed here is to undo the filters of rows.
+//! Reads only what rosbridge writes: eight bits per sample, not interlaced. An image library would add colours,
+//! palettes and animations; all that is needed here is to undo the row filters.
 
 use std::io::Read;
 
@@ -9,36 +9,36 @@ use flate2::read::ZlibDecoder;
 
 const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 
-/// The shape of a picture.
+/// The header of a PNG.
 struct Shape {
     width: usize,
     height: usize,
-    /// Bytes of a pixel.
+    /// Bytes per pixel.
     channels: usize,
 }
 
 /// The bytes of all pixels, row by row; at most `most` of them.
 pub(super) fn pixels(file: &[u8], most: usize) -> Result<Vec<u8>, String> {
-    let mut rest = file.strip_prefix(SIGNATURE).ok_or("it is not a PNG")?;
+    let mut rest = file.strip_prefix(SIGNATURE).ok_or("not a PNG")?;
     let mut shape = None;
     let mut packed = Vec::new();
     loop {
-        let (kind, data, after) = chunk(rest).ok_or("it is cut")?;
+        let (kind, data, after) = chunk(rest).ok_or("it is truncated")?;
         rest = after;
         match (kind, &shape) {
             (b"IHDR", None) => shape = Some(Shape::read(data)?),
             (b"IDAT", Some(_)) => packed.extend_from_slice(data),
             (b"IEND", Some(_)) => break,
-            (_, None) => return Err("it does not start with its shape".to_owned()),
+            (_, None) => return Err("it does not start with its header (IHDR)".to_owned()),
             _ => {}
         }
     }
-    let shape = shape.ok_or("it has no shape")?;
+    let shape = shape.ok_or("it has no header (IHDR)")?;
     let row = shape.width * shape.channels;
     let size = (row + 1).checked_mul(shape.height);
     let size = size.filter(|size| *size <= most.saturating_add(shape.height));
-    let size = size.ok_or_else(|| format!("it becomes larger than {most} bytes"))?;
-    // What it becomes is made as it comes: its shape may be a lie.
+    let size = size.ok_or_else(|| format!("it decodes to more than {most} bytes"))?;
+    // Memory is allocated as data comes: the header may be a lie.
     let mut rows = Vec::new();
     let mut limited = ZlibDecoder::new(&packed[..]).take(size as u64 + 1);
     let read = limited.read_to_end(&mut rows);
@@ -46,7 +46,7 @@ pub(super) fn pixels(file: &[u8], most: usize) -> Result<Vec<u8>, String> {
     if rows.len() != size {
         let found = rows.len();
         return Err(format!(
-            "its rows have {found} bytes, not the {size} of its shape"
+            "its rows have {found} bytes, not the {size} of its header"
         ));
     }
     unfilter(&rows, row, shape.channels)
@@ -58,17 +58,17 @@ impl Shape {
             let bytes = data.get(at..at + 4)?.first_chunk()?;
             usize::try_from(u32::from_be_bytes(*bytes)).ok()
         };
-        let (width, height) = number(0).zip(number(4)).ok_or("its shape is cut")?;
-        let rest = data.get(8..13).ok_or("its shape is cut")?;
+        let (width, height) = number(0).zip(number(4)).ok_or("its header is truncated")?;
+        let rest = data.get(8..13).ok_or("its header is truncated")?;
         let channels = match rest[1] {
             0 => 1,
             2 => 3,
             4 => 2,
             6 => 4,
-            other => return Err(format!("its colour type {other} is not of rosbridge")),
+            other => return Err(format!("its colour type {other} is not supported")),
         };
         if rest[0] != 8 || rest[2..5] != [0, 0, 0] || width == 0 || height == 0 {
-            return Err("it is not of eight bits without interlacing".to_owned());
+            return Err("it is not eight bits per sample without interlacing".to_owned());
         }
         if width
             .checked_mul(channels)
@@ -84,7 +84,7 @@ impl Shape {
     }
 }
 
-/// The first chunk's type and data, and what follows. Its check sum is left aside: zlib has one of its own.
+/// The first chunk's type and data, and the rest. Its checksum is ignored: zlib has its own.
 fn chunk(bytes: &[u8]) -> Option<(&[u8; 4], &[u8], &[u8])> {
     let (len, rest) = bytes.split_first_chunk()?;
     let (kind, rest) = rest.split_first_chunk()?;
@@ -93,7 +93,7 @@ fn chunk(bytes: &[u8]) -> Option<(&[u8; 4], &[u8], &[u8])> {
     Some((kind, data, rest))
 }
 
-/// Undoes what each row says was done to it.
+/// Undoes the filter of each row.
 fn unfilter(rows: &[u8], row: usize, pixel: usize) -> Result<Vec<u8>, String> {
     let mut out: Vec<u8> = Vec::with_capacity(rows.len());
     for line in rows.chunks_exact(row + 1) {
@@ -111,7 +111,7 @@ fn unfilter(rows: &[u8], row: usize, pixel: usize) -> Result<Vec<u8>, String> {
                 2 => above,
                 3 => u8::midpoint(left, above),
                 4 => nearest(left, above, corner),
-                other => return Err(format!("a row has the filter {other}, which is not known")),
+                other => return Err(format!("a row has the unknown filter {other}")),
             };
             out.push(byte.wrapping_add(guess));
         }
@@ -119,7 +119,7 @@ fn unfilter(rows: &[u8], row: usize, pixel: usize) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-/// Paeth's choice: the neighbour that is nearest to what their slope says.
+/// The Paeth predictor.
 fn nearest(left: u8, above: u8, corner: u8) -> u8 {
     let expected = i16::from(left) + i16::from(above) - i16::from(corner);
     let distance = |one: u8| (expected - i16::from(one)).abs();

@@ -1,8 +1,8 @@
-//! DDS: topics by the discovery of its writers (SEDP), one reader for each key that is subscribed.
+//! DDS: topics from the discovery of writers (SEDP), one reader for each subscribed key.
 //!
-//! One thread does it all: it looks at what was discovered, makes readers, and takes what they received. DDS itself has
-//! threads of its own for the network. A reader is BEST_EFFORT, so that it costs the robot nothing, except where writers
-//! keep messages for late joiners: those are asked for reliably.
+//! One thread does everything: it polls discovery, creates readers, and takes what they received. DDS has its own
+//! threads for the network. Readers are BEST_EFFORT, so that they cost the robot nothing, except where writers keep
+//! messages for late joiners: those readers are reliable.
 
 mod descriptions;
 mod directory;
@@ -40,16 +40,17 @@ use crate::{DdsAddress, LiveError, Publisher, RobotInfo};
 
 pub(crate) use self::directory::DdsTopic;
 
-/// What was discovered is looked at this often, even if nothing was heard of it: events may be lost.
+/// How often discovery is polled, even without events: events may be lost.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Every reader is looked at this often, even if nothing was heard of it.
+/// How often every reader is polled, even without events.
 const GLANCE_EVERY: Duration = Duration::from_secs(1);
-/// Discovery drops what is announced faster than it can say; so readers are made in groups, with a pause after each.
+/// Discovery drops announcements that come faster than it can send them; so readers are created in groups, with a
+/// pause after each.
 const READERS_AT_ONCE: usize = 25;
 const READER_PAUSE: Duration = Duration::from_millis(10);
-/// A reader that cannot be made is tried again for this long.
+/// How long a reader that cannot be created is retried.
 const GIVE_UP: Duration = Duration::from_secs(30);
-/// Four handles of the system for each reader, and then some.
+/// The limit of file descriptors: four for each reader, and some more.
 const HANDLES: u64 = 65_536;
 
 const WAKE: Token = Token(0);
@@ -68,7 +69,7 @@ pub(crate) struct DdsTransport {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread tells those who ask.
+/// State that the thread shares with the session.
 #[derive(Default)]
 pub(super) struct Shared {
     pub losses: Losses,
@@ -81,13 +82,13 @@ pub(super) struct Told {
     pub writers: usize,
     /// Processes on the network.
     pub participants: usize,
-    /// Nodes that describe their types.
+    /// Nodes with a type description service.
     pub describers: usize,
-    /// Topics whose writers do not announce the hash of their type.
+    /// Topics whose writers do not announce their type hash.
     pub without_hash: usize,
-    /// Writers and readers of the robot that do not hear each other, as sentences by topic.
+    /// Writers and readers of the robot whose quality of service does not match, as sentences by topic.
     pub mismatches: Vec<(String, String)>,
-    /// Messages that are missing in the numbers of their writers, by topic.
+    /// Messages that are missing in their writers' sequence numbers, by topic.
     pub lost: BTreeMap<String, u64>,
     /// Topics that could not be subscribed, and why.
     pub refused: BTreeMap<String, String>,
@@ -139,7 +140,7 @@ impl Drop for DdsTransport {
     fn drop(&mut self) {
         let _ = self.commands.send(Command::End);
         let _ = self.waker.wake();
-        // The last session may be dropped within a callback, which is on that very thread.
+        // The last session may be dropped within a callback, which runs on this very thread.
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != thread::current().id()
         {
@@ -175,7 +176,7 @@ impl Transport for DdsTransport {
             asked: Instant::now(),
             is_alive: Arc::clone(&is_alive),
         };
-        // The thread is gone only when the session is.
+        // The thread ends only with the session.
         let _ = self.commands.send(Command::Subscribe(wanted));
         let _ = self.waker.wake();
         Ok(Box::new(Ticket {
@@ -216,13 +217,13 @@ impl Transport for DdsTransport {
         let told = self.shared.told.lock();
         for (topic, count) in &told.lost {
             let text = format!(
-                "{count} messages are missing in the numbers of their writers: they were lost on the way, or came faster than \
+                "{count} messages are missing in their writers' sequence numbers: they were lost on the network, or came faster than \
                  they were taken"
             );
             problems.push(incomplete(text).on_topic(topic));
         }
         for (topic, cause) in &told.refused {
-            let text = format!("it cannot be subscribed: {cause}");
+            let text = format!("cannot be subscribed: {cause}");
             problems.push(incomplete(text).on_topic(topic));
         }
         for (topic, text) in &told.mismatches {
@@ -248,9 +249,9 @@ impl Drop for Ticket {
     }
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct Worker {
-    // Readers go before the participant that they are of.
+    // Readers are dropped before their participant.
     readers: HashMap<Token, Reader>,
     nodes: Nodes,
     descriptions: Descriptions,
@@ -259,13 +260,13 @@ struct Worker {
     participant: DomainParticipant,
     poll: Poll,
     received: Receiver<Command>,
-    /// Readers that are still to be made.
+    /// Readers that are still to be created.
     waiting: VecDeque<Wanted>,
     directory: Directory,
     shared: Arc<Shared>,
     looked: Instant,
     glanced: Instant,
-    /// Whether something was discovered since it was last looked at.
+    /// Whether something was discovered since the last poll.
     is_news: bool,
 }
 
@@ -318,7 +319,7 @@ impl Worker {
             if let Err(cause) = self.poll.poll(&mut events, Some(timeout))
                 && cause.kind() != io::ErrorKind::Interrupted
             {
-                tracing::error!("robots on DDS are not heard any more: {cause}");
+                tracing::error!("reception of DDS messages has stopped: {cause}");
                 return;
             }
             let ready: Vec<Token> = events.iter().map(Event::token).collect();
@@ -336,7 +337,7 @@ impl Worker {
             self.make_readers();
             self.glance();
             let is_due = self.looked.elapsed() >= POLL_INTERVAL;
-            // News come in bursts: once for each burst is enough.
+            // Discovery events come in bursts: once per burst is enough.
             if is_due || (self.is_news && self.looked.elapsed() >= READER_PAUSE) {
                 self.look();
             }
@@ -344,7 +345,7 @@ impl Worker {
         }
     }
 
-    /// Does what was asked for; an error to end.
+    /// Executes commands; an error ends the thread.
     fn obey(&mut self) -> Result<(), ()> {
         while let Ok(command) = self.received.try_recv() {
             match command {
@@ -362,7 +363,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Makes a few of the readers that are asked for.
+    /// Creates a few of the requested readers.
     fn make_readers(&mut self) {
         for _ in 0..READERS_AT_ONCE {
             let Some(wanted) = self.waiting.pop_front() else {
@@ -373,20 +374,20 @@ impl Worker {
                 Ok(mut reader) => match reader.register(&self.poll) {
                     Ok(()) => {
                         self.readers.insert(token, reader);
-                        // What came before it was registered.
+                        // Messages that came before it was registered.
                         self.take(token);
                         continue;
                     }
                     Err(cause) => cause.to_string(),
                 },
-                // DDS has a queue of its own for new readers, which is full while the machine is busy.
+                // DDS has its own queue for new readers, which is full while the machine is busy.
                 Err((wanted, _)) if wanted.asked.elapsed() < GIVE_UP => {
                     self.waiting.push_back(wanted);
                     return;
                 }
                 Err((_, cause)) => cause,
             };
-            tracing::warn!("{topic} cannot be subscribed: {cause}");
+            tracing::warn!("cannot subscribe to {topic}: {cause}");
             self.shared.told.lock().refused.insert(topic, cause);
         }
     }
@@ -409,9 +410,9 @@ impl Worker {
         self.is_news |= self.nodes.take();
     }
 
-    /// Tells the graph what was discovered.
+    /// Updates the graph with what was discovered.
     fn look(&mut self) {
-        // What is told is a snapshot; the events say no more than that there is one.
+        // Discovery is read as a snapshot; the events only announce that there is a new one.
         while self.listener.try_recv_status().is_some() {}
         (self.looked, self.is_news) = (Instant::now(), false);
         self.directory.set_nodes(self.nodes.by_guid());
@@ -425,7 +426,7 @@ impl Worker {
         }
     }
 
-    /// Asks nodes for types, and takes in what they answer.
+    /// Requests type descriptions from nodes, and processes their answers.
     fn describe(&mut self) {
         if !self.descriptions.is_busy() {
             return;
@@ -437,7 +438,7 @@ impl Worker {
     }
 }
 
-/// Allows this process as many handles as the system lets it have: a reader of DDS needs four.
+/// Raises this process's limit of file descriptors as far as the system allows: a DDS reader needs four.
 fn raise_limit() {
     #[cfg(unix)]
     {
@@ -450,7 +451,7 @@ fn raise_limit() {
                 maximum: now.maximum,
             };
             if let Err(cause) = setrlimit(Resource::Nofile, raised) {
-                tracing::debug!("the limit of open handles stays as it is: {cause}");
+                tracing::debug!("the limit of file descriptors cannot be raised: {cause}");
             }
         }
     }

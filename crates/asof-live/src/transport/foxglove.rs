@@ -1,4 +1,4 @@
-//! A Foxglove WebSocket server as a robot: what it advertises are topics, with their schemas.
+//! A Foxglove WebSocket server as a robot: its advertised channels are topics, with their schemas.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -23,16 +23,16 @@ use crate::describe::Described;
 use crate::graph::{Graph, Origin};
 use crate::{LiveError, Publisher, RobotInfo, Sample, SocketAddress};
 
-/// Channels that are followed, and the bytes of their schemas; more than any robot has.
+/// Limits on channels and on the bytes of their schemas; more than any robot has.
 const MOST_CHANNELS: usize = 20_000;
 const MOST_SCHEMA_BYTES: usize = 128 << 20;
-/// Parameters, publishers and statuses that are kept.
+/// Limits on the parameters, publishers and statuses that are kept.
 const MOST_PARAMETERS: usize = 10_000;
 const MOST_STATUSES: usize = 20;
-/// A status is kept up to so many characters.
+/// Statuses are truncated to this many characters.
 const LONGEST_STATUS: usize = 500;
 
-/// What the server says of itself.
+/// The server's description of itself.
 #[derive(Default)]
 struct About {
     server: ServerInfo,
@@ -43,7 +43,7 @@ struct About {
     statuses: VecDeque<String>,
 }
 
-/// Starts a conversation with the server at an address, which may come later.
+/// Connects to the server at an address; the server may come up later.
 pub(super) fn open(
     address: &SocketAddress,
     graph: &Arc<Graph>,
@@ -87,18 +87,18 @@ impl served::About for About {
     }
 }
 
-/// The client's side of a conversation.
+/// The client side of the protocol.
 struct Client {
     graph: Weak<Graph>,
     hub: Arc<Hub>,
     about: Arc<Mutex<About>>,
-    /// By the server's numbers.
+    /// By the server's channel identifiers.
     channels: HashMap<u64, Offered>,
     schema_bytes: usize,
-    /// Our numbers, and the server's.
+    /// Our subscription identifiers, and the server's channel identifiers.
     subscriptions: HashMap<u32, u64>,
     next: u32,
-    /// What was wanted, and which channels there were, when it was last looked at.
+    /// The version of the subscriptions and the number of channels at the last check.
     seen: Option<(u64, usize)>,
 }
 
@@ -107,7 +107,7 @@ struct Offered {
     key: String,
     described: Arc<Described>,
     schema_bytes: usize,
-    /// Our number for it, while it is subscribed.
+    /// Our subscription identifier, while it is subscribed.
     subscription: Option<u32>,
 }
 
@@ -165,9 +165,9 @@ impl Conversation for Client {
                 payload,
             }) => {
                 let channel = self.subscriptions.get(&subscription);
-                // What was on its way when it was unsubscribed is nobody's.
+                // A message that was in flight when its topic was unsubscribed has no receiver.
                 if let Some(offered) = channel.and_then(|id| self.channels.get(id)) {
-                    // Out of the receive buffer: a slice of it would keep all of it alive.
+                    // Copied out of the receive buffer: a slice would keep all of it alive.
                     let payload = Bytes::copy_from_slice(&payload);
                     let mut sample = Sample::of(&offered.described, payload);
                     sample.source = Stamp::from_unsigned_nanos(log_time).ok();
@@ -186,7 +186,7 @@ impl Conversation for Client {
         true
     }
 
-    /// Subscribes what is wanted and not subscribed, and the other way round.
+    /// Subscribes to wanted channels, and unsubscribes from the others.
     fn tick(&mut self, _now: Instant, out: &mut Vec<Message>) {
         let current = Some((self.hub.version(), self.channels.len()));
         if self.seen == current {
@@ -248,9 +248,9 @@ impl Client {
     fn noted(&self, level: u8, message: &str) {
         let shown: String = message.chars().take(LONGEST_STATUS).collect();
         if level == 0 {
-            tracing::debug!("the server says: {shown}");
+            tracing::debug!("status of the server: {shown}");
         } else {
-            tracing::warn!("the server says: {shown}");
+            tracing::warn!("status of the server: {shown}");
         }
         let mut about = self.about.lock();
         if about.statuses.len() >= MOST_STATUSES {
@@ -259,16 +259,16 @@ impl Client {
         about.statuses.push_back(shown);
     }
 
-    /// Takes in a channel; whether it could be read.
+    /// Adds an advertised channel; returns whether it could be read.
     fn offered(&mut self, told: &Advertised, losses: &Losses) -> bool {
         let channel = match told.to_channel() {
             Ok(channel) => channel,
             Err(error) => {
-                tracing::warn!("{error}; it is left out");
+                tracing::warn!("{error}; the channel is skipped");
                 return false;
             }
         };
-        // A number that is used again stands for another channel.
+        // An identifier that is reused is another channel.
         self.withdrawn(told.id);
         let schema_bytes = told.schema.len() + told.topic.len() + told.schema_name.len();
         let is_crowded = self.channels.len() >= MOST_CHANNELS
@@ -276,7 +276,7 @@ impl Client {
         if is_crowded {
             if Losses::count(&losses.crowded) {
                 tracing::warn!(
-                    "more channels are offered than are followed; the others are left out"
+                    "the server advertises more than {MOST_CHANNELS} channels or {MOST_SCHEMA_BYTES} bytes of schemas; the rest are skipped"
                 );
             }
             return true;
@@ -349,7 +349,7 @@ impl Client {
     }
 }
 
-/// What stands for a channel across connections: all that a reader of its messages sees.
+/// The identity of a channel across connections: everything that a reader of its messages sees.
 fn key_of(channel: &Channel) -> String {
     let mut hasher = DefaultHasher::new();
     if let Some(schema) = &channel.schema {
@@ -368,7 +368,7 @@ fn said(text: &ClientText) -> Message {
     Message::Text(text.to_text().into())
 }
 
-/// Text as it is, all else as JSON.
+/// Text as it is, anything else as JSON.
 fn plain(value: &serde_json::Value) -> String {
     value
         .as_str()

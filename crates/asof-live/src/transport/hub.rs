@@ -1,4 +1,4 @@
-//! Who wants the messages of which key, where one connection carries all of them.
+//! The subscribers of each key, where one connection carries all keys.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,14 +10,14 @@ use super::Held;
 use crate::Sample;
 use crate::subscribe::Callback;
 
-/// Hands samples to those who subscribed to their key.
+/// Delivers samples to the subscribers of their key.
 ///
-/// A peer sends what it has kept for late joiners once, to the connection. So the last message of each key is kept here
-/// for those who subscribe later on the same connection, within a budget.
+/// A server sends latched messages once per connection. So the last message of each key is kept here for later
+/// subscribers on the same connection, within a budget.
 #[derive(Default)]
 pub(crate) struct Hub {
     lanes: Mutex<Lanes>,
-    /// Grows with every change of what is wanted.
+    /// Incremented with every change of the subscriptions.
     version: AtomicU64,
     next: AtomicU64,
 }
@@ -35,11 +35,11 @@ struct Lane {
     last: Option<Sample>,
 }
 
-/// Bytes of last messages that are kept in all.
+/// The most bytes of last messages that are kept in total.
 const MOST_KEPT: u64 = 64 << 20;
 
 impl Hub {
-    /// Delivers what comes on a key, until what is returned is dropped.
+    /// Delivers the messages on a key until the returned guard is dropped.
     pub fn subscribe(self: &Arc<Self>, key: &str, callback: &Callback) -> Held {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let last = {
@@ -59,7 +59,7 @@ impl Hub {
         })
     }
 
-    /// Grows with every change of what is wanted.
+    /// Incremented with every change of the subscriptions.
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
@@ -68,7 +68,7 @@ impl Hub {
         self.lanes.lock().by_key.contains_key(key)
     }
 
-    /// Hands a sample on; without a lock while others do something with it.
+    /// Delivers a sample; the lock is not held while callbacks run.
     pub fn deliver(&self, key: &str, sample: Sample) {
         let callbacks: Vec<Callback> = {
             let mut lanes = self.lanes.lock();

@@ -1,8 +1,8 @@
-//! Ways to a robot: each discovers what is published, and delivers samples.
+//! Transports: each discovers what a robot publishes, and delivers samples.
 //!
-//! A transport tells the [`Graph`](crate::graph::Graph) of publishers as they come and go, on a thread of its own, and
-//! delivers the messages of those that are subscribed. Everything above (windows, the store of recent messages, the
-//! recorder, transforms) knows nothing else of it.
+//! A transport reports publishers to the [`Graph`](crate::graph::Graph) as they come and go, on its own thread, and
+//! delivers the messages of those that are subscribed. Everything above it (windows, the store of recent messages, the
+//! recorder, transforms) is independent of the transport.
 
 #[cfg(feature = "dds")]
 mod dds;
@@ -28,16 +28,16 @@ use crate::{Address, LiveError, Publisher, RobotInfo};
 pub(crate) use self::dds::DdsTopic;
 pub(crate) use self::zenoh::ZenohTransport;
 
-/// What keeps a subscription alive.
+/// Keeps a subscription alive until it is dropped.
 pub(crate) type Held = Box<dyn Any + Send + Sync>;
 
-/// A way to a robot.
+/// A transport to a robot.
 pub(crate) trait Transport: Send + Sync {
-    /// Whether anybody is there.
+    /// Whether a router, a peer or a server is connected.
     fn is_connected(&self) -> bool;
 
-    /// Delivers the messages on a publisher's key, until what is returned is dropped; with the quality of service that was
-    /// asked for, where it was and the transport has one.
+    /// Delivers the messages on a publisher's key until the returned guard is dropped; with the requested quality of
+    /// service, where there is one and the transport supports it.
     fn subscribe(
         &self,
         publisher: &Publisher,
@@ -45,12 +45,12 @@ pub(crate) trait Transport: Send + Sync {
         callback: Callback,
     ) -> Result<Held, LiveError>;
 
-    /// Tells a publisher that somebody listens, where it has to know.
+    /// Announces a subscriber to the publisher, where the publisher needs to know.
     fn announce(&self, _publisher: &Publisher) -> Option<Held> {
         None
     }
 
-    /// Delivers the messages on all keys that an expression matches. `refused` counts what is left out.
+    /// Delivers the messages on all keys that an expression matches. `refused` counts dropped messages.
     fn subscribe_key(
         &self,
         key_expression: &str,
@@ -67,23 +67,23 @@ pub(crate) trait Transport: Send + Sync {
         0
     }
 
-    /// What the robot says of itself.
+    /// The robot's description of itself.
     fn info(&self) -> RobotInfo {
         RobotInfo::default()
     }
 
-    /// What went wrong on the way so far.
+    /// Problems so far.
     fn problems(&self) -> Vec<Problem> {
         Vec::new()
     }
 
-    /// The Zenoh transport, for what only Zenoh can do.
+    /// The Zenoh transport, for operations that need Zenoh.
     fn as_zenoh(&self) -> Option<&ZenohTransport> {
         None
     }
 }
 
-/// Opens the transport that an address names. A robot that is not there yet is waited for in the background.
+/// Opens the transport for an address. A robot that is not there yet is waited for in the background.
 pub(crate) fn open(address: &Address, graph: &Arc<Graph>) -> Result<Box<dyn Transport>, LiveError> {
     match address {
         Address::Zenoh(address) => Ok(Box::new(ZenohTransport::open(address, graph)?)),
@@ -96,39 +96,39 @@ pub(crate) fn open(address: &Address, graph: &Arc<Graph>) -> Result<Box<dyn Tran
     }
 }
 
-/// What a transport had to leave out, by reason.
+/// What a transport had to drop, by reason.
 #[derive(Debug, Default)]
 pub(crate) struct Losses {
-    /// Messages of more bytes than are taken.
+    /// Messages above the size limit.
     pub oversized: AtomicU64,
-    /// Messages that are not of the protocol.
+    /// Messages that violate the protocol.
     pub malformed: AtomicU64,
-    /// Channels beyond the number that is followed.
+    /// Channels beyond the limit.
     pub crowded: AtomicU64,
-    /// How often the connection was lost and made anew.
+    /// How often the connection was lost and restored.
     pub reconnects: AtomicU64,
 }
 
 impl Losses {
-    /// Counts one; whether it is the first.
+    /// Counts one; returns whether it is the first.
     pub(crate) fn count(counter: &AtomicU64) -> bool {
         counter.fetch_add(1, Ordering::Relaxed) == 0
     }
 
-    /// What was lost, as problems.
+    /// The losses as problems.
     pub(crate) fn problems(&self, place: &str) -> Vec<Problem> {
         let told = [
             (
                 &self.oversized,
-                "messages were larger than is taken; the connection was made anew each time",
+                "messages were above the size limit; each closed the connection, which was then restored",
             ),
             (
                 &self.malformed,
-                "messages were not of the protocol, and were left out",
+                "messages violated the protocol and were skipped",
             ),
             (
                 &self.crowded,
-                "channels are more than are followed, and were left out",
+                "channels were above the limit and were skipped",
             ),
         ];
         let told = told.into_iter().filter_map(|(counter, text)| {

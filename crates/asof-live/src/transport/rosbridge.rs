@@ -22,24 +22,24 @@ use crate::graph::{Graph, Origin};
 use crate::rosbridge::{self, Body, Fragments, Incoming};
 use crate::{LiveError, Publisher, RobotInfo, Sample, SocketAddress};
 
-/// Topics that are followed; more than any robot has.
+/// At most this many topics are followed; more than any robot has.
 const MOST_TOPICS: usize = 20_000;
 const MOST_STATUSES: usize = 20;
 const LONGEST_STATUS: usize = 500;
-/// There is no event for a new topic, so it is looked for.
+/// How often topics are polled: there is no event for a new topic.
 const TOPIC_POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// An answer that has not come by then will not.
+/// How long an answer is waited for.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 const TOPICS: &str = "/rosapi/topics";
 const DEFINED: &str = "/rosapi/topics_and_raw_types";
 
-/// What is known of the server.
+/// The state of the server.
 #[derive(Default)]
 struct About {
     version: &'static str,
     statuses: VecDeque<String>,
-    /// Messages that came as values and were encoded anew, by topic.
+    /// Messages that came as values and were re-encoded, by topic.
     encoded: BTreeMap<String, u64>,
     /// Messages that came as values and could not be encoded, by topic, with the first reason.
     refused: BTreeMap<String, (u64, String)>,
@@ -56,7 +56,7 @@ impl About {
     }
 }
 
-/// Starts a conversation with the server at an address, which may come later.
+/// Connects to the server at an address; the server may come up later.
 pub(super) fn open(
     address: &SocketAddress,
     graph: &Arc<Graph>,
@@ -83,7 +83,7 @@ impl served::About for About {
             details.insert("version".to_owned(), self.version.to_owned());
         }
         for (topic, count) in &self.encoded {
-            let text = format!("{count} messages came as values and were encoded anew");
+            let text = format!("{count} messages came as values and were re-encoded");
             details.insert(topic.clone(), text);
         }
         RobotInfo {
@@ -98,7 +98,7 @@ impl served::About for About {
         let mut problems = Vec::new();
         if self.has_no_rosapi {
             let text = format!(
-                "{place}: the server does not answer {TOPICS}, so its topics cannot be found; start rosapi beside rosbridge"
+                "{place}: the server does not answer {TOPICS}, so its topics cannot be found; start rosapi next to rosbridge"
             );
             problems.push(super::incomplete(text));
         }
@@ -112,7 +112,7 @@ impl served::About for About {
     }
 }
 
-/// The client's side of a conversation.
+/// The client side of the protocol.
 struct Client {
     graph: Weak<Graph>,
     hub: Arc<Hub>,
@@ -120,28 +120,28 @@ struct Client {
     topics: HashMap<String, Offered>,
     fragments: Fragments,
     calls: u64,
-    /// The call that is under way: its number, what it asks, and since when.
+    /// The call in progress: its id, its service, and its start.
     asked: Option<(String, &'static str, Instant)>,
     looked: Option<Instant>,
-    /// Whether the server tells definitions with its topics; those of older rosapi do not.
+    /// Whether the server sends definitions with its topics; an older rosapi does not.
     has_definitions: bool,
-    /// Whether there are topics whose definitions are to be asked for.
+    /// Whether there are topics whose definitions are still to be requested.
     has_new: bool,
-    /// What was wanted, and how many topics there were, when it was last looked at.
+    /// The version of the subscriptions and the number of topics at the last check.
     seen: Option<(u64, usize)>,
 }
 
-/// A topic that the server has.
+/// A topic of the server.
 struct Offered {
     type_name: String,
     key: String,
     described: Arc<Described>,
     is_subscribed: bool,
-    /// Made when the first message comes as values.
+    /// Created when the first message comes as values.
     encoder: Option<Result<Encoder, String>>,
 }
 
-/// An answer of rosapi.
+/// A response of rosapi.
 #[derive(Deserialize)]
 struct Answer {
     #[serde(default)]
@@ -184,7 +184,7 @@ impl Conversation for Client {
 }
 
 impl Client {
-    /// Takes in what the server said; whether it was of the protocol.
+    /// Processes a message of the server; returns whether it was valid.
     fn take(&mut self, said: Result<Incoming, rosbridge::RosbridgeError>, losses: &Losses) -> bool {
         match said {
             Ok(Incoming::Publish { topic, body }) => self.published(&topic, body),
@@ -206,7 +206,7 @@ impl Client {
                 }
                 match taken {
                     Ok(None) => {}
-                    // A fragment of a fragment is not looked into.
+                    // A fragment within a fragment is ignored.
                     Ok(Some(whole)) => match Incoming::parse(&whole) {
                         Ok(Incoming::Fragment { .. }) => return false,
                         whole => return self.take(whole, losses),
@@ -218,7 +218,7 @@ impl Client {
                 }
             }
             Ok(Incoming::Status { level, message }) => {
-                tracing::debug!("the server says ({level}): {message}");
+                tracing::debug!("status of the server ({level}): {message}");
                 if matches!(level.as_str(), "error" | "warning") {
                     self.about.lock().note(&message);
                 }
@@ -245,7 +245,7 @@ impl Client {
                     *count += 1;
                     if *count == 1 {
                         about.note(&format!(
-                            "messages of {topic} come as values; they are encoded anew by their type"
+                            "messages of {topic} come as values; they are re-encoded by their type"
                         ));
                     }
                     (bytes, None)
@@ -263,7 +263,7 @@ impl Client {
         self.hub.deliver(&offered.key, sample);
     }
 
-    /// Asks for topics, now and then.
+    /// Polls for topics.
     fn look(&mut self, now: Instant, out: &mut Vec<Message>) {
         if let Some((_, service, since)) = &self.asked {
             if now.duration_since(*since) < ANSWER_TIMEOUT {
@@ -278,7 +278,7 @@ impl Client {
             .is_none_or(|last| now.duration_since(last) >= TOPIC_POLL_INTERVAL);
         if is_due {
             self.looked = Some(now);
-            // What is new is asked for with its definitions; whether there is, without.
+            // New topics are requested with their definitions; whether there are any, without.
             let is_news = (self.topics.is_empty() || self.has_new) && self.has_definitions;
             self.call(if is_news { DEFINED } else { TOPICS }, now, out);
         }
@@ -348,7 +348,9 @@ impl Client {
         }
         if self.topics.len() >= MOST_TOPICS {
             if Losses::count(&losses.crowded) {
-                tracing::warn!("there are more topics than are followed; the others are left out");
+                tracing::warn!(
+                    "the server has more than {MOST_TOPICS} topics; the rest are skipped"
+                );
             }
             return;
         }
@@ -387,7 +389,7 @@ impl Client {
         }
     }
 
-    /// Subscribes what is wanted and not subscribed, and the other way round.
+    /// Subscribes to wanted topics, and unsubscribes from the others.
     fn subscribe(&mut self, out: &mut Vec<Message>) {
         let current = Some((self.hub.version(), self.topics.len()));
         if self.seen == current {
@@ -395,7 +397,7 @@ impl Client {
         }
         self.seen = current;
         let mut topics: Vec<(&String, &mut Offered)> = self.topics.iter_mut().collect();
-        // What is sent once and kept for late joiners comes first: everything else needs it.
+        // Latched messages first: everything else needs them.
         topics.sort_by_key(|(topic, _)| (!topic.ends_with("tf_static"), (*topic).clone()));
         for (topic, offered) in topics {
             let is_wanted = self.hub.is_wanted(&offered.key);
@@ -428,7 +430,7 @@ impl Offered {
     }
 }
 
-/// A topic with the definition that the server gave, if it is one; else one that is known here.
+/// A topic with the server's definition, if it is valid; else with a local one.
 fn described(topic: &str, type_name: &str, text: &str, definitions: &Definitions) -> Described {
     let is_two = type_name.contains("/msg/");
     let (encoding, language) = if is_two {

@@ -1,4 +1,4 @@
-//! A robot behind a server that one WebSocket reaches: what all protocols over it have in common.
+//! A robot that is reached through a WebSocket server: the common part of all protocols.
 
 use std::sync::{Arc, Weak};
 
@@ -13,18 +13,18 @@ use crate::ros::QosOverride;
 use crate::subscribe::Callback;
 use crate::{LiveError, Publisher, RobotInfo, SocketAddress};
 
-/// What is known of a server.
+/// The state of a server.
 pub(super) trait About: Default + Send + 'static {
-    /// As the robot says it of itself.
+    /// As the robot's description of itself.
     fn info(&self) -> RobotInfo;
 
-    /// What went wrong on the way, beside what was lost of the connection.
+    /// Problems beyond those of the connection.
     fn problems(&self, _place: &str) -> Vec<Problem> {
         Vec::new()
     }
 }
 
-/// A server, and the conversation with it.
+/// A server, and the connection to it.
 pub(super) struct Served<A> {
     caller: Caller,
     hub: Arc<Hub>,
@@ -33,7 +33,7 @@ pub(super) struct Served<A> {
 }
 
 impl<A: About> Served<A> {
-    /// Starts a conversation with the server at an address, which may come later.
+    /// Connects to the server at an address; the server may come up later.
     pub fn call<C: Conversation>(
         address: &SocketAddress,
         graph: &Arc<Graph>,

@@ -1,4 +1,4 @@
-//! A WebSocket to a robot that is connected, kept alive, and connected anew for as long as somebody wants it.
+//! A WebSocket to a robot: connected, kept alive, and reconnected until it is dropped.
 
 use std::io::ErrorKind;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -19,29 +19,29 @@ use tungstenite::{Error, Message, WebSocket};
 use super::Losses;
 use crate::{LiveError, SocketAddress};
 
-/// A protocol on a WebSocket: it is told what comes, and says what goes out.
+/// A protocol on a WebSocket: receives messages, and produces those to send.
 pub(crate) trait Conversation: Send + 'static {
-    /// The subprotocols that are offered, best first, with commas.
+    /// The offered subprotocols, best first, separated by commas.
     const SUBPROTOCOLS: Option<&'static str>;
 
-    /// A connection is there.
+    /// Called when a connection is open.
     fn opened(&mut self, subprotocol: &str, out: &mut Vec<Message>);
-    /// Text came. Whether it was of the protocol.
+    /// Called with a text message; returns whether it was valid.
     fn text(&mut self, text: &str, out: &mut Vec<Message>, losses: &Losses) -> bool;
-    /// Bytes came. Whether they were of the protocol.
+    /// Called with a binary message; returns whether it was valid.
     fn binary(&mut self, bytes: Bytes, out: &mut Vec<Message>, losses: &Losses) -> bool;
-    /// Some time has passed.
+    /// Called at regular intervals.
     fn tick(&mut self, now: Instant, out: &mut Vec<Message>);
-    /// The connection is gone.
+    /// Called when the connection is gone.
     fn closed(&mut self);
 }
 
-/// The connection's state, shared with those who ask for it.
+/// The connection's shared state.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
     is_connected: AtomicBool,
     is_over: AtomicBool,
-    /// Why there is no connection at the moment.
+    /// Why there is no connection now.
     failure: Mutex<Option<String>>,
     pub losses: Losses,
 }
@@ -51,12 +51,11 @@ impl Line {
         self.is_connected.load(Ordering::Acquire)
     }
 
-    /// What went wrong so far, and what is wrong now.
+    /// Problems so far, and those of the current connection.
     pub fn problems(&self, place: &str) -> Vec<Problem> {
         let mut problems = self.losses.problems(place);
         if let Some(reason) = &*self.failure.lock() {
-            let text =
-                format!("{place} cannot be talked to: {reason}; it is tried again and again");
+            let text = format!("cannot connect to {place}: {reason}; retrying");
             problems.push(super::incomplete(text));
         }
         problems
@@ -76,22 +75,22 @@ impl Drop for Caller {
     }
 }
 
-/// The largest message that is taken: more than any sensor's, and no more than a machine has room for.
+/// The largest message that is accepted: more than any sensor's.
 const MOST_BYTES: usize = 256 << 20;
-/// What a peer may have waiting to be sent to it.
+/// The most bytes that may wait to be sent.
 const MOST_UNSENT: usize = 16 << 20;
-/// So long is waited for a connection and its greeting.
+/// How long connecting and the handshake may take.
 const CONNECT: Duration = Duration::from_secs(3);
-/// How often there is a look at what should be said.
+/// How often the protocol's `tick` runs.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// A silent peer is asked for a sign of life after so long, and given up after the second.
+/// A silent peer is pinged after the first time, and given up after the second.
 const PING_AFTER: Duration = Duration::from_secs(5);
 const LOST_AFTER: Duration = Duration::from_secs(15);
-/// The time between two tries grows from the first to the second.
+/// The time between two attempts grows from the first to the second.
 const RETRY: Duration = Duration::from_millis(100);
 const LONGEST_RETRY: Duration = Duration::from_secs(2);
 
-/// Keeps a conversation going on a thread of its own.
+/// Runs a protocol on its own thread.
 pub(crate) fn call<C: Conversation>(
     address: &SocketAddress,
     conversation: C,
@@ -114,7 +113,8 @@ fn keep_calling<C: Conversation>(address: &SocketAddress, mut conversation: C, l
                 line.is_connected.store(true, Ordering::Release);
                 let began = Instant::now();
                 let end = converse(socket, &subprotocol, &mut conversation, line);
-                // What the peer offered is gone before the connection is said to be: who sees the second sees the first.
+                // The peer's channels are removed before the connection is reported lost, so that both are seen in
+                // this order.
                 conversation.closed();
                 line.is_connected.store(false, Ordering::Release);
                 if line.is_over() {
@@ -122,7 +122,7 @@ fn keep_calling<C: Conversation>(address: &SocketAddress, mut conversation: C, l
                 }
                 Losses::count(&line.losses.reconnects);
                 tracing::warn!("{address}: the connection is lost ({end}); trying again");
-                // A peer that hangs up at once is not called over and over.
+                // A peer that disconnects at once is not called in a tight loop.
                 if began.elapsed() > LONGEST_RETRY {
                     pause = RETRY;
                 }
@@ -146,7 +146,7 @@ fn connect<C: Conversation>(
     address: &SocketAddress,
 ) -> Result<(WebSocket<TcpStream>, String), String> {
     let places = (address.host.as_str(), address.port).to_socket_addrs();
-    let places = places.map_err(|cause| format!("its name is not known: {cause}"))?;
+    let places = places.map_err(|cause| format!("its name cannot be resolved: {cause}"))?;
     let mut failed = "its name has no address".to_owned();
     for place in places {
         let stream = match TcpStream::connect_timeout(&place, CONNECT) {
@@ -182,7 +182,7 @@ fn connect<C: Conversation>(
     Err(failed)
 }
 
-/// Talks until one side has had enough; why it ended.
+/// Exchanges messages until either side ends the connection; returns why it ended.
 fn converse<C: Conversation>(
     mut socket: WebSocket<TcpStream>,
     subprotocol: &str,
@@ -208,7 +208,7 @@ fn converse<C: Conversation>(
                     Message::Binary(bytes) => {
                         is_of_it = conversation.binary(bytes, &mut out, &line.losses);
                     }
-                    Message::Close(_) => return "it said goodbye".to_owned(),
+                    Message::Close(_) => return "it closed the connection".to_owned(),
                     Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
                 }
             }
@@ -224,7 +224,9 @@ fn converse<C: Conversation>(
             Err(cause) => return cause.to_string(),
         }
         if !is_of_it && Losses::count(&line.losses.malformed) {
-            tracing::warn!("a message is not of the protocol; it is left out, as others will be");
+            tracing::warn!(
+                "a message violates the protocol; it is skipped, and so are further ones"
+            );
         }
         let now = Instant::now();
         if now.duration_since(ticked) >= POLL_INTERVAL {
@@ -232,7 +234,7 @@ fn converse<C: Conversation>(
             conversation.tick(now, &mut out);
         }
         if now.duration_since(heard) > LOST_AFTER {
-            return "it does not answer any more".to_owned();
+            return "it no longer responds".to_owned();
         }
         if now.duration_since(heard) > PING_AFTER && now.duration_since(asked) > PING_AFTER {
             asked = now;
@@ -244,10 +246,10 @@ fn converse<C: Conversation>(
             }
         }
     }
-    // The peer should know; whether it still hears does not matter.
+    // The peer should know; whether it still receives this does not matter.
     drop(socket.close(None));
     drop(socket.flush());
-    "it is not needed any more".to_owned()
+    "it is no longer needed".to_owned()
 }
 
 fn is_timeout(kind: ErrorKind) -> bool {

@@ -15,7 +15,7 @@ use zenoh::sample::SampleKind;
 use zenoh_ext::{AdvancedSubscriberBuilderExt, HistoryConfig, RecoveryConfig};
 
 use super::{Held, Transport};
-use crate::describe::{Described, PATIENCE};
+use crate::describe::{DESCRIBE_TIMEOUT, Described};
 use crate::error::said;
 use crate::graph::{Graph, Origin};
 use crate::robot::now;
@@ -31,14 +31,14 @@ use crate::{LiveError, Mode, Publisher, Sample, ZenohAddress};
 /// How long a client waits for its router, in milliseconds.
 const CLIENT_TIMEOUT: i64 = 2_000;
 
-/// Numbers for subscribers that are announced.
+/// Numbers the subscribers that are announced.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// A Zenoh session, and the watch on its tokens.
+/// A Zenoh session, and its liveliness subscribers.
 pub(crate) struct ZenohTransport {
     pub session: zenoh::Session,
     pub domain: u32,
-    /// Keep the watch on tokens alive.
+    /// Keep the liveliness subscriptions alive.
     _tokens: Vec<zenoh::pubsub::Subscriber<()>>,
 }
 
@@ -64,7 +64,7 @@ impl ZenohTransport {
             graph: Arc::downgrade(graph),
             services: HashMap::new(),
         };
-        // Subscriptions are made on a thread of their own: within the transport's callback they could wait for it.
+        // Subscriptions are made on a separate thread: within the transport's callback they could wait for it.
         thread::Builder::new()
             .name("asof-live graph".to_owned())
             .spawn(move || directory.follow(&events))
@@ -98,7 +98,7 @@ impl ZenohTransport {
             return Ok(Box::new(builder.wait()?));
         }
         let builder = builder.history(history(qos)).subscriber_detection();
-        // What a publisher has kept is asked for without a limit of time, as rmw_zenoh does.
+        // A publisher's history is queried without a timeout, as rmw_zenoh does.
         let builder = builder.query_timeout(Duration::from_millis(u64::MAX));
         Ok(if qos.reliability == Reliability::Reliable {
             let recovery = RecoveryConfig::default().heartbeat();
@@ -108,17 +108,17 @@ impl ZenohTransport {
         })
     }
 
-    /// Asks an older bridge for what it has kept of a topic.
+    /// Queries an older bridge for its cache of a topic.
     fn ask_cache(&self, token: &BridgeToken, publisher: &Publisher, callback: Callback) {
         let described = Arc::clone(&publisher.described);
         let asked = self
             .session
             .get(token.cache_key())
-            // What was kept has the topic's own key.
+            // Cached messages have the topic's own key.
             .accept_replies(ReplyKeyExpr::Any)
             .target(QueryTarget::All)
             .consolidation(ConsolidationMode::None)
-            .timeout(PATIENCE)
+            .timeout(DESCRIBE_TIMEOUT)
             .callback(move |reply| {
                 if let Ok(sample) = reply.result() {
                     receive(
@@ -130,7 +130,7 @@ impl ZenohTransport {
             })
             .wait();
         if let Err(cause) = asked {
-            tracing::debug!("cannot ask what was kept of {}: {cause}", publisher.key);
+            tracing::debug!("cannot query the history of {}: {cause}", publisher.key);
         }
     }
 }
@@ -162,8 +162,8 @@ impl Transport for ZenohTransport {
         Ok(held)
     }
 
-    /// Publishers of 2026 that can hand over buffers of graphics cards publish nothing that we could read, unless a
-    /// subscriber that cannot take such buffers says that it is there.
+    /// Publishers of 2026 that can hand over GPU buffers publish nothing that we can read, unless a subscriber that
+    /// does not support such buffers announces itself.
     fn announce(&self, publisher: &Publisher) -> Option<Held> {
         let Origin::Token(token, _) = &publisher.origin else {
             return None;
@@ -175,7 +175,7 @@ impl Transport for ZenohTransport {
         match self.session.liveliness().declare_token(token).wait() {
             Ok(token) => Some(Box::new(token)),
             Err(cause) => {
-                tracing::warn!("cannot say that {} is listened to: {cause}", publisher.key);
+                tracing::warn!("cannot announce a subscriber of {}: {cause}", publisher.key);
                 None
             }
         }
@@ -195,7 +195,7 @@ impl Transport for ZenohTransport {
             .callback(move |sample| {
                 let found = channels.lock().of(&sample);
                 match found {
-                    // A raw key says nothing of its type.
+                    // A raw key has no information on its type.
                     Some(channel) => {
                         receive(
                             &sample,
@@ -226,16 +226,16 @@ impl Transport for ZenohTransport {
 fn refuse(refused: &AtomicU64) {
     if refused.fetch_add(1, Ordering::Relaxed) == 0 {
         tracing::warn!(
-            "messages come on more than {MOST_KEYS} raw keys; those on further keys are left out and counted"
+            "messages come on more than {MOST_KEYS} raw keys; those on further keys are dropped and counted"
         );
     }
 }
 
-/// Makes publishers of tokens, and asks nodes for the types that are not known.
+/// Turns tokens into publishers, and asks nodes for missing type definitions.
 struct Directory {
     session: zenoh::Session,
     graph: Weak<Graph>,
-    /// Type description services, by their tokens: of which node, and where they are asked.
+    /// Type description services, by their tokens: their nodes, and the keys to call them on.
     services: HashMap<String, (Node, TopicKey)>,
 }
 
@@ -262,15 +262,15 @@ impl Directory {
         if key.starts_with("@/") || BridgeToken::is_older(&key) {
             match BridgeToken::parse(&key) {
                 Ok(Some(token)) => bridged(graph, key, token),
-                // A subscriber, a service, an action, the bridge itself.
+                // A subscriber, a service, an action, or the bridge itself.
                 Ok(None) => {}
-                Err(error) => tracing::warn!("{error}; it is passed over"),
+                Err(error) => tracing::warn!("{error}; it is skipped"),
             }
             return;
         }
         let token = match Token::parse(&key) {
             Ok(token) => token,
-            Err(error) => return tracing::warn!("{error}; it is passed over"),
+            Err(error) => return tracing::warn!("{error}; it is skipped"),
         };
         if let Some(service) = token.description_key() {
             let node = (token.session, token.node);
@@ -310,7 +310,7 @@ impl Directory {
         }
     }
 
-    /// A type description service is there: asks it for the types of its node that are not known.
+    /// A type description service appeared: asks it for the missing types of its node.
     fn serve(&self, graph: &Graph, node: &Node, service: &TopicKey) {
         for publisher in graph.publishers() {
             if let Origin::Token(token, topic) = &publisher.origin
@@ -340,7 +340,7 @@ impl Directory {
             .attachment(attachment.to_bytes().to_vec())
             .target(QueryTarget::All)
             .consolidation(ConsolidationMode::None)
-            .timeout(PATIENCE)
+            .timeout(DESCRIBE_TIMEOUT)
             .callback(
                 move |reply| match schema_in(&reply, &asked, &key.type_hash) {
                     Ok(schema) => {
@@ -360,7 +360,7 @@ impl Directory {
     }
 }
 
-/// A publisher of DDS that a bridge publishes on a bare key.
+/// A DDS publisher that a bridge publishes on a bare key.
 fn bridged(graph: &Arc<Graph>, name: String, token: BridgeToken) {
     let described = graph.described(&token.key, |definitions| {
         let metadata = Some(("bridge_qos", token.qos.to_text()));
@@ -397,7 +397,7 @@ fn watch_tokens(
     session
         .liveliness()
         .declare_subscriber(expression.to_owned())
-        // Those that are there already, too.
+        // Including the tokens that are already there.
         .history(true)
         .callback(move |sample| {
             let key = sample.key_expr().as_str().to_owned();
@@ -405,7 +405,7 @@ fn watch_tokens(
                 SampleKind::Put => Change::Appeared(key),
                 SampleKind::Delete => Change::Gone(key),
             };
-            // Nobody listens any more when the session is being closed.
+            // The receiver is gone when the session is being closed.
             let _ = changes.send(change);
         })
         .wait()
@@ -421,7 +421,7 @@ fn history(qos: QosProfile) -> HistoryConfig {
         .max_samples(qos.depth.max(1))
 }
 
-/// Fills in what a Zenoh sample says, and hands it on.
+/// Fills in the metadata of a Zenoh sample, and passes it on.
 fn receive(sample: &zenoh::sample::Sample, mut filled: Sample, callback: &Callback) {
     if sample.kind() == SampleKind::Delete {
         return;
@@ -439,8 +439,8 @@ fn receive(sample: &zenoh::sample::Sample, mut filled: Sample, callback: &Callba
     callback(filled);
 }
 
-/// Raw keys that one subscription follows, and the bytes of their names; more than any robot has, and few enough that
-/// somebody who publishes on ever new keys does no harm.
+/// Limits of one subscription on raw keys, and on the bytes of their names; more than any robot has, and few enough
+/// that a publisher on ever new keys does no harm.
 const MOST_KEYS: usize = 10_000;
 const MOST_KEY_BYTES: usize = 4 << 20;
 
@@ -462,7 +462,7 @@ impl RawChannels {
             return Some(Arc::clone(channel));
         }
         let encoding = encoding();
-        // The key is there twice: in the map and as the topic.
+        // The key is stored twice: in the map and as the topic.
         let bytes = self.bytes + 2 * key.len() + encoding.len();
         if self.by_key.len() >= MOST_KEYS || bytes > MOST_KEY_BYTES {
             return None;
@@ -491,8 +491,8 @@ fn configuration(address: &ZenohAddress) -> Result<zenoh::Config, LiveError> {
         ("mode", format!("{:?}", address.mode.name())),
         ("connect/endpoints", list(&address.connect)),
         ("listen/endpoints", list(&address.listen)),
-        // A robot that is not there yet, or goes away, is waited for in the background. A client has no session
-        // without its router: it waits a moment, and says so.
+        // A robot that is not there yet, or goes away, is waited for in the background. A client cannot have a session
+        // without its router: it waits a moment, and then returns an error.
         ("connect/timeout_ms", timeout.to_string()),
         ("connect/exit_on_failure", is_client.to_string()),
         ("scouting/multicast/enabled", address.multicast.to_string()),

@@ -1,7 +1,7 @@
-//! Nodes are asked what their types are made of, by the type description service that each has since ROS 2 Iron.
+//! Requests type descriptions from nodes, by the type description service that each node has since ROS 2 Iron.
 //!
-//! A client (a writer of requests and a reader of replies) is made for a node while something is asked of it, and goes
-//! when that is answered or given up.
+//! A client (a writer of requests and a reader of replies) is created for a node while requests are open, and dropped
+//! when they are answered or given up.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -22,42 +22,42 @@ use crate::ros::{
     description_request_topic, split_request_id, with_request_id,
 };
 
-/// Nodes that are asked at one time: each needs a reader and a writer.
+/// At most this many nodes are asked at a time: each needs a reader and a writer.
 const MOST_CLIENTS: usize = 32;
-/// Questions that are waiting, and those that were asked; more than any robot has types.
+/// At most this many requests wait, and at most this many are remembered; more than any robot has types.
 const MOST_QUESTIONS: usize = 10_000;
-/// Bytes of definitions that are kept.
+/// The most bytes of definitions that are kept.
 const MOST_KNOWN: usize = 16 << 20;
-/// What is asked is repeated this often: the node may not have discovered the client when it replied.
+/// How often a request is repeated: the node may not have discovered the client when it replied.
 const REPEAT: Duration = Duration::from_millis(300);
 const MOST_TRIES: u32 = 15;
-/// A client whose requests nobody takes is given up after this.
+/// How long a client without a matched node is kept.
 const GIVE_UP: Duration = Duration::from_secs(5);
-/// Replies that DDS may hold before they are taken.
+/// At most this many replies may wait in DDS.
 const MOST_REPLIES: i32 = 64;
 
-/// A type that is not known, and the hash that its writer announces.
+/// A type without a definition, and the hash that its writer announces.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Unknown {
-    /// As ROS spells it.
+    /// In the spelling of ROS.
     pub type_name: String,
     pub hash: String,
 }
 
-/// A node that describes its types: the writer of its replies, and its name.
+/// A node with a type description service: the writer of its replies, and its name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Describer {
     pub writer: Guid,
     pub node: String,
 }
 
-/// Asks nodes.
+/// The open requests to nodes, and their answers.
 pub(super) struct Descriptions {
     publisher: Publisher,
     clients: HashMap<Describer, Client>,
     waiting: VecDeque<(Describer, Unknown)>,
     asked: HashSet<(Describer, Unknown)>,
-    /// What was answered, for topics that come later.
+    /// Answers, for topics that come later.
     known: HashMap<Unknown, Schema>,
     known_bytes: usize,
 }
@@ -74,7 +74,7 @@ impl Descriptions {
         })
     }
 
-    /// Asks a node for a type, once; what was answered before, if it was.
+    /// Requests a type from a node, once; returns an earlier answer if there is one.
     pub fn ask(&mut self, of: Describer, unknown: &Unknown) -> Option<Schema> {
         if let Some(schema) = self.known.get(unknown) {
             return Some(schema.clone());
@@ -89,7 +89,7 @@ impl Descriptions {
     fn keep(&mut self, unknown: &Unknown, schema: &Schema) {
         self.known_bytes += schema.data.len();
         if self.known_bytes > MOST_KNOWN {
-            // They are asked for again when they are needed.
+            // They are requested again when they are needed.
             let known = std::mem::take(&mut self.known);
             self.asked
                 .retain(|(_, unknown)| !known.contains_key(unknown));
@@ -98,19 +98,19 @@ impl Descriptions {
         self.known.insert(unknown.clone(), schema.clone());
     }
 
-    /// Forgets nodes that are gone: one that comes back is asked again.
+    /// Forgets nodes that are gone: a node that comes back is asked again.
     pub fn retain(&mut self, is_there: impl Fn(&Describer) -> bool) {
         self.clients.retain(|of, _| is_there(of));
         self.waiting.retain(|(of, _)| is_there(of));
         self.asked.retain(|(of, _)| is_there(of));
     }
 
-    /// Whether anything is asked and not answered so far.
+    /// Whether any request is still open.
     pub fn is_busy(&self) -> bool {
         !self.clients.is_empty() || !self.waiting.is_empty()
     }
 
-    /// Sends what is to be asked; what was answered since the last time.
+    /// Sends pending requests; returns the answers since the last call.
     pub fn turn(
         &mut self,
         participant: &DomainParticipant,
@@ -130,7 +130,9 @@ impl Descriptions {
                         client.questions.push(Question::new(unknown));
                         self.clients.insert(of, client);
                     }
-                    Err(cause) => tracing::warn!("{} cannot be asked: {cause}", of.node),
+                    Err(cause) => {
+                        tracing::warn!("cannot request type descriptions from {}: {cause}", of.node)
+                    }
                 }
             }
         }
@@ -147,15 +149,15 @@ impl Descriptions {
     }
 }
 
-/// What asks one node.
+/// The client of one node.
 struct Client {
     writer: RawWriter,
     reader: RawReader,
     correlation: Correlation,
-    /// What stands for this client in requests.
+    /// This client's id in requests.
     id: u64,
     began: Instant,
-    /// Whether the node takes requests.
+    /// Whether the node receives requests.
     is_matched: bool,
     questions: Vec<Question>,
     next: i64,
@@ -163,7 +165,7 @@ struct Client {
 
 struct Question {
     unknown: Unknown,
-    /// The numbers of its requests.
+    /// The sequence numbers of its requests.
     numbers: Vec<i64>,
     tries: u32,
     sent: Option<Instant>,
@@ -213,7 +215,7 @@ impl Client {
         };
         let replies = topic(description_reply_topic(&of.node))?;
         let requests = topic(description_request_topic(&of.node))?;
-        // The reader first: it is to be known when the first request is.
+        // The reader first: it has to be known when the first request arrives.
         let reader = subscriber
             .create_simple_datareader_no_key::<_, Undecoded>(&replies, Some(qos.clone()))?;
         let writer = publisher.create_datawriter_no_key::<_, Undecoded>(&requests, Some(qos))?;
@@ -253,14 +255,14 @@ impl Client {
         }
     }
 
-    /// Sends a request; its number.
+    /// Sends a request; returns its sequence number.
     fn write(&mut self, request: &[u8]) -> Option<i64> {
         let (message, options) = match self.correlation {
             Correlation::Payload => {
                 let message = with_request_id(request, self.id, self.next);
                 (message, WriteOptionsBuilder::new())
             }
-            // Nodes reply to the reader that is named here, once they know it.
+            // Nodes reply to the reader that is named here, once they have discovered it.
             Correlation::Inline => {
                 let reader = SampleIdentity {
                     writer_guid: self.reader.guid(),
@@ -282,7 +284,7 @@ impl Client {
                 Correlation::Inline => identity.sequence_number.into(),
             }),
             Err(cause) => {
-                tracing::debug!("a request cannot be sent: {cause}");
+                tracing::debug!("cannot send a request: {cause}");
                 None
             }
         }
@@ -312,7 +314,7 @@ impl Client {
         }
     }
 
-    /// The number of the request and the reply without it; `None` for replies to others.
+    /// The request's sequence number and the reply without it; `None` for replies to other clients.
     fn of_ours(&self, taken: RawTaken) -> Option<(i64, Bytes)> {
         match self.correlation {
             Correlation::Payload => {

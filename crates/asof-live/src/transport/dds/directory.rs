@@ -1,4 +1,4 @@
-//! What was discovered: writers as publishers, and those that do not hear each other.
+//! Discovery: writers as publishers, and mismatched quality of service.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Weak};
@@ -20,36 +20,36 @@ use crate::ros::{
     ros_topic_name, ros_type_name,
 };
 
-/// Writers that are followed; more than any robot has.
+/// At most this many writers are followed; more than any robot has.
 const MOST_WRITERS: usize = 20_000;
-/// What was discovered is not looked at again before this.
+/// The shortest time between two polls of discovery.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// Nodes of a process that are asked for a type of which nobody says whose it is.
+/// At most this many nodes of a process are asked for a type whose node is unknown.
 const MOST_ASKED: usize = 16;
-/// Mismatches that are told.
+/// At most this many mismatches are reported.
 const MOST_MISMATCHES: usize = 100;
 
-/// A topic as DDS has it, of one type and one kind of writers.
+/// A DDS topic with one type and one kind of writers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DdsTopic {
-    /// What stands for it.
+    /// Its key in the graph.
     pub key: String,
     /// Its name on DDS.
     pub name: String,
-    /// Its name as people write it.
+    /// Its name in ROS.
     pub ros_name: String,
-    /// Its type, as DDS spells it.
+    /// Its type, in the spelling of DDS.
     pub type_name: String,
-    /// Whether its writers keep messages for late joiners, and send again what is lost.
+    /// Whether its writers keep messages for late joiners, and resend lost ones.
     pub is_latched: bool,
 }
 
-/// Writers that were discovered, as publishers of the graph.
+/// Discovered writers, as publishers of the graph.
 pub(super) struct Directory {
     graph: Weak<Graph>,
     writers: HashMap<Guid, Known>,
     nodes: HashMap<Guid, String>,
-    /// Nodes that describe their types.
+    /// Nodes with a type description service.
     describers: HashSet<Describer>,
     looked: Option<Instant>,
 }
@@ -72,8 +72,8 @@ impl Directory {
         }
     }
 
-    /// Types that nobody knows here, and the nodes that may: the one that publishes it, or, as long as that is not known,
-    /// all of its process.
+    /// Types without a definition, and the nodes to ask: the publishing node, or, as long as that is not known, all
+    /// nodes of its process.
     pub fn unknown(&self) -> HashSet<(Describer, Unknown)> {
         let mut found = HashSet::new();
         if self.describers.is_empty() {
@@ -101,12 +101,12 @@ impl Directory {
         found
     }
 
-    /// Whether a node that describes its types is still there.
+    /// Whether a node with a type description service is still there.
     pub fn has(&self, describer: &Describer) -> bool {
         self.describers.contains(describer)
     }
 
-    /// A type was described.
+    /// Adds the description of a type.
     pub fn learn(&self, unknown: &Unknown, schema: &Schema) {
         let Some(graph) = self.graph.upgrade() else {
             return;
@@ -124,7 +124,7 @@ impl Directory {
         }
     }
 
-    /// Names of nodes by their writers, as they are known now.
+    /// Sets the names of nodes by their writers.
     pub fn set_nodes(&mut self, nodes: HashMap<Guid, String>) {
         self.nodes = nodes;
     }
@@ -133,14 +133,14 @@ impl Directory {
         self.writers.contains_key(writer)
     }
 
-    /// Whether a writer's messages are on a key.
+    /// Whether a writer publishes on a key.
     pub fn is_of(&self, writer: &Guid, key: &str) -> bool {
         let known = self.writers.get(writer);
         known.is_some_and(|known| known.topic.key == key)
     }
 
-    /// Looks for a writer that was heard before it was looked at; not for each of its messages, since it may be one that is
-    /// left out.
+    /// Polls discovery for a writer whose message came before the writer was seen; not for each of its messages, since
+    /// the writer may be one that is skipped.
     pub fn look_for(&mut self, writer: &Guid, participant: &DomainParticipant, shared: &Shared) {
         let is_due = self
             .looked
@@ -150,7 +150,7 @@ impl Directory {
         }
     }
 
-    /// Tells the graph of writers that have come or gone.
+    /// Reports writers that have come or gone to the graph.
     pub fn look(&mut self, participant: &DomainParticipant, shared: &Shared) {
         self.looked = Some(Instant::now());
         let Some(graph) = self.graph.upgrade() else {
@@ -199,7 +199,7 @@ impl Directory {
         };
         if self.writers.len() >= MOST_WRITERS && !self.writers.contains_key(&guid) {
             if Losses::count(&shared.losses.crowded) {
-                tracing::warn!("there are more writers than are followed; the others are left out");
+                tracing::warn!("there are more than {MOST_WRITERS} writers; the rest are skipped");
             }
             return;
         }
@@ -237,7 +237,7 @@ impl Directory {
             hash,
             described,
         };
-        // Before the graph tells of it: a message of it may come at once.
+        // Before the graph reports it: its first message may come at once.
         self.writers.insert(guid, known);
         graph.appeared(name_of(&guid), publisher);
     }
@@ -266,7 +266,7 @@ impl Directory {
         told.mismatches = mismatches;
     }
 
-    /// Writers and readers of one topic on the robot that do not hear each other.
+    /// Writers and readers of one topic on the robot whose quality of service does not match.
     fn mismatches(
         &self,
         participant: &DomainParticipant,
@@ -287,7 +287,7 @@ impl Directory {
             for writer in offers.into_iter().flatten() {
                 let offered = &writer.publication_topic_data;
                 if offered.type_name != *asked.type_name() {
-                    // A topic with several types is told as such.
+                    // A topic with several types is reported as such.
                     continue;
                 }
                 let Some(policy) = offered_of(&offered.qos()).compliance_failure_wrt(&asked.qos())
@@ -311,7 +311,7 @@ impl Directory {
     }
 }
 
-/// What a topic's writers of one kind are subscribed by.
+/// The subscription topic for a topic's writers of one kind.
 fn topic(
     name: &str,
     ros_name: String,
@@ -332,8 +332,8 @@ fn topic(
     }
 }
 
-/// What a writer offers, in the words of ROS. What it does not say is what DDS has for writers: reliable, and volatile.
-/// Discovery does not tell how many messages it keeps.
+/// A writer's quality of service as a ROS profile. Policies that it does not announce are the defaults of DDS writers:
+/// reliable and volatile. Discovery does not include the history depth.
 fn profile(offered: &QosPolicies) -> QosProfile {
     let reliability = match offered.reliability() {
         Some(DdsReliability::BestEffort) => Reliability::BestEffort,
@@ -351,7 +351,7 @@ fn profile(offered: &QosPolicies) -> QosProfile {
     }
 }
 
-/// What a writer offers, with the default of writers said: what is not said is taken for that of readers elsewhere.
+/// A writer's quality of service with the defaults of writers filled in: RustDDS would fill in those of readers.
 fn offered_of(offered: &QosPolicies) -> QosPolicies {
     let reliable = DdsReliability::Reliable {
         max_blocking_time: rustdds::Duration::ZERO,
@@ -373,15 +373,17 @@ fn sentence(
     let (offers, asks) = (profile(offered), asked);
     match policy {
         QosPolicyId::Reliability => {
-            format!("{of} offers BEST_EFFORT and {to} asks for RELIABLE: {to} hears nothing of it")
+            format!(
+                "{of} offers BEST_EFFORT and {to} requests RELIABLE: {to} receives nothing from it"
+            )
         }
         QosPolicyId::Durability => format!(
-            "{of} offers {:?} and {to} asks for {:?}: {to} hears nothing of it",
+            "{of} offers {:?} and {to} requests {:?}: {to} receives nothing from it",
             offers.durability,
             asks.durability().unwrap_or(DdsDurability::Volatile),
         ),
         other => format!(
-            "what {of} offers as {other:?} is not what {to} asks for: {to} hears nothing of it"
+            "{of} does not offer the {other:?} that {to} requests: {to} receives nothing from it"
         ),
     }
 }
@@ -391,7 +393,7 @@ pub(super) fn mismatch(text: &str) -> Problem {
     Problem::whole(ProblemKind::ConflictingDefinition, text.to_owned())
 }
 
-/// What the graph knows a writer by.
+/// The name of a writer in the graph.
 fn name_of(guid: &Guid) -> String {
     use std::fmt::Write as _;
     let mut name = String::with_capacity(32);

@@ -1,10 +1,10 @@
-//! The numbers of a network interface.
+//! The IP addresses of a network interface.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use crate::{AddressError, LiveError};
 
-/// The numbers of an interface of this machine, by its name or one of its numbers.
+/// The IP addresses of a network interface of this machine, by its name or one of its addresses.
 pub(super) fn numbers_of(name: &str) -> Result<Vec<IpAddr>, LiveError> {
     if name == "localhost" {
         return Ok(vec![Ipv4Addr::LOCALHOST.into()]);

@@ -1,4 +1,4 @@
-//! Which node has which writer, as ROS 2 tells on a topic of its own.
+//! Which node owns which writer, from the discovery topic of ROS 2.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,10 +12,10 @@ use super::raw::{RawReader, Undecoded};
 use super::reader::{Manner, RawTaken};
 use crate::ros::{DISCOVERY_TOPIC, DISCOVERY_TYPE, Guid, ParticipantEntities};
 
-/// Processes that are kept; more than any robot has.
+/// At most this many processes are kept; more than any robot has.
 const MOST_PARTICIPANTS: usize = 10_000;
 
-/// Messages that DDS may hold before they are taken: one of each process that was there before.
+/// At most this many messages may wait in DDS: one for each process that was there before.
 const MOST_AT_ONCE: i32 = 256;
 
 /// The nodes of each process.
@@ -50,7 +50,7 @@ impl Nodes {
             .register(poll.registry(), token, Interest::READABLE)
     }
 
-    /// Takes in what has come; whether there was anything.
+    /// Processes received messages; returns whether there were any.
     pub fn take(&mut self) -> bool {
         self.reader.drain_read_notifications();
         let mut is_news = false;

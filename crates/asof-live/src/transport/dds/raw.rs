@@ -1,4 +1,4 @@
-//! Messages of DDS as bytes, whatever their type.
+//! DDS messages as bytes, whatever their type.
 
 use bytes::Bytes;
 use rustdds::RepresentationIdentifier as Id;
@@ -11,7 +11,7 @@ pub(super) type RawReader = SimpleDataReader<Raw, Undecoded>;
 /// A writer of bytes.
 pub(super) type RawWriter = DataWriter<Raw, Undecoded>;
 
-/// A message, with the encapsulation that it came with.
+/// A message, with its encapsulation.
 #[derive(Debug, Clone)]
 pub(super) struct Raw(pub Bytes);
 
@@ -61,7 +61,7 @@ impl Decode<'_, Raw> for Undecoded {
     fn decode_bytes(self, input: &[u8], encoding: Id) -> Result<Raw, Self::Error> {
         let mut bytes = Vec::with_capacity(4 + input.len());
         bytes.extend(encoding.to_bytes());
-        // Options, which nothing reads of messages of ROS.
+        // The options field, which ROS does not use.
         bytes.extend([0, 0]);
         bytes.extend_from_slice(input);
         Ok(Raw(bytes.into()))
@@ -71,7 +71,7 @@ impl Decode<'_, Raw> for Undecoded {
 impl SerializerAdapter<Raw> for Undecoded {
     type Error = std::convert::Infallible;
 
-    /// The encapsulation that is written anew: of messages as an x86 has them, which ours are.
+    /// The encapsulation of messages that we write: little-endian CDR.
     fn output_encoding() -> Id {
         Id::CDR_LE
     }

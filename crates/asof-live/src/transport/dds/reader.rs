@@ -24,37 +24,37 @@ use crate::describe::Described;
 use crate::ros::{Durability, Guid, QosOverride, QosProfile, Reliability};
 use crate::subscribe::Callback;
 
-/// Messages that DDS may hold of a topic before they are taken: few where each may be a picture or a cloud.
+/// At most this many messages of a topic may wait in DDS: few where each may be an image or a point cloud.
 const MOST_SMALL: i32 = 256;
 const MOST_LARGE: i32 = 8;
-/// Writers that a reader counts the messages of.
+/// At most this many writers per reader have their sequence numbers tracked.
 const MOST_WRITERS: usize = 1_000;
 
-/// What is subscribed.
+/// A requested subscription.
 pub(super) struct Wanted {
     pub token: Token,
     pub topic: Arc<DdsTopic>,
     pub described: Arc<Described>,
     pub manner: Manner,
     pub callback: Callback,
-    /// Since when.
+    /// When it was requested.
     pub asked: Instant,
-    /// Until the subscription is dropped.
+    /// False once the subscription is dropped.
     pub is_alive: Arc<AtomicBool>,
 }
 
 /// How a topic is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Manner {
-    /// Whether messages from before are asked for.
+    /// Whether messages from before are requested.
     pub is_latched: bool,
-    /// Whether what is lost is asked for again.
+    /// Whether lost messages are requested again.
     pub is_reliable: bool,
 }
 
 impl Manner {
-    /// As little as the robot has to do: what is lost is asked for again where messages are kept for late joiners, or
-    /// where that was wanted. Never more than is offered: a reader that asks for that hears nothing.
+    /// The least work for the robot: reliable only where messages are kept for late joiners, or where it was
+    /// requested. Never more than is offered: a reader that requests more receives nothing.
     pub fn of(topic: &DdsTopic, offered: QosProfile, asked: QosOverride) -> Self {
         let is_reliable = match asked.reliability {
             Some(asked) => asked == Reliability::Reliable,
@@ -67,7 +67,7 @@ impl Manner {
         }
     }
 
-    /// What a reader asks for; DDS holds so many messages for it.
+    /// The reader's quality of service; DDS holds at most `most` messages for it.
     pub fn qos(self, most: i32) -> QosPolicies {
         let durability = if self.is_latched {
             DdsDurability::TransientLocal
@@ -98,14 +98,14 @@ impl Manner {
 pub(super) struct Reader {
     of_dds: RawReader,
     wanted: Wanted,
-    /// What was received before is for others: readers of one topic share what DDS holds of it.
+    /// Messages received before this are for others: readers of one topic share the DDS cache.
     since: Timestamp,
-    /// The last number of each writer.
+    /// The last sequence number of each writer.
     numbers: HashMap<Guid, i64>,
 }
 
 impl Reader {
-    /// A reader; where there can be none, what was wanted, and why not.
+    /// Creates a reader; the error has the request, and why it failed.
     pub fn new(
         wanted: Wanted,
         participant: &DomainParticipant,
@@ -150,13 +150,13 @@ impl Reader {
     pub fn deregister(&mut self, poll: &Poll) {
         if let Err(cause) = self.of_dds.deregister(poll.registry()) {
             tracing::debug!(
-                "a reader of {} stays listed: {cause}",
+                "cannot deregister the reader of {}: {cause}",
                 self.wanted.topic.name
             );
         }
     }
 
-    /// Hands on what has come.
+    /// Passes on received messages.
     pub fn take(
         &mut self,
         participant: &DomainParticipant,
@@ -171,7 +171,9 @@ impl Reader {
             let Ok(taken) = taken else {
                 if super::Losses::count(&shared.losses.malformed) {
                     let topic = &self.wanted.topic.ros_name;
-                    tracing::warn!("a message of {topic} is in an encoding that is not known");
+                    tracing::warn!(
+                        "a message of {topic} has an unknown encapsulation and is skipped"
+                    );
                 }
                 continue;
             };
@@ -191,7 +193,7 @@ impl Reader {
         if !is_latched && taken.received < self.since {
             return;
         }
-        // A writer that has just come may be heard before it was looked at.
+        // A new writer's message may come before discovery was polled.
         directory.look_for(&taken.writer, participant, shared);
         if !directory.is_of(&taken.writer, &topic.key) {
             return;
@@ -210,7 +212,7 @@ impl Reader {
         (self.wanted.callback)(sample);
     }
 
-    /// Notes the number of a message; how many of its writer are missing before it.
+    /// Records a message's sequence number; returns how many of its writer are missing before it.
     fn count(&mut self, writer: Guid, number: i64) -> u64 {
         if self.numbers.len() >= MOST_WRITERS && !self.numbers.contains_key(&writer) {
             self.numbers.clear();
@@ -222,19 +224,20 @@ impl Reader {
     }
 }
 
-/// A message as DDS hands it over.
+/// A message as taken from DDS.
 pub(super) struct RawTaken {
     pub bytes: Bytes,
     pub writer: Guid,
     pub number: i64,
     pub source: Option<Stamp>,
     pub received: Timestamp,
-    /// The request that it replies to, where it says so beside the message: whose, and its number.
+    /// The request that it replies to, where that is in the inline quality of service: the client, and the sequence
+    /// number.
     pub related: Option<(Guid, i64)>,
 }
 
 impl RawTaken {
-    /// The next message, if there is one; an error where its encoding is not known.
+    /// The next message, if there is one; an error where its encapsulation is unknown.
     pub fn next(reader: &RawReader) -> Option<Result<Self, ()>> {
         match reader.try_take_one() {
             Ok(None) => None,
@@ -256,18 +259,19 @@ impl RawTaken {
     }
 }
 
-/// A time of DDS, to the nanosecond; `None` for those that stand for no time.
+/// A DDS time, to the nanosecond; `None` for the values that mean no time.
 fn stamp(time: Timestamp) -> Option<Stamp> {
     if [Timestamp::ZERO, Timestamp::INVALID, Timestamp::INFINITE].contains(&time) {
         return None;
     }
     let ticks = time.to_ticks();
-    // The fraction is cut by those who write it: the nearest nanosecond is the one that they meant.
+    // Writers truncate the fraction: the nearest nanosecond is the one that was meant.
     let nanos = ((ticks & u64::from(u32::MAX)) * 1_000_000_000 + (1 << 31)) >> 32;
     Stamp::from_unsigned_nanos((ticks >> 32) * 1_000_000_000 + nanos).ok()
 }
 
-/// Whether the messages of a type are small for sure: it is known, and has no list of numbers without a bound.
+/// Whether the messages of a type are certain to be small: its definition is known, and has no unbounded list of
+/// numbers.
 fn is_small(schema: &Schema) -> bool {
     const NUMBERS: [&str; 12] = [
         "bool", "byte", "char", "uint8", "int8", "uint16", "int16", "uint32", "int32", "float32",
