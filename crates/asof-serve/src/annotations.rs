@@ -1,4 +1,4 @@
-//! What people have noted about moments of a recording, in a file beside it.
+//! Annotations of a recording, in a file next to it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,27 +9,27 @@ use asof_core::{Stamp, TimeRange};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// So many notes a recording can have,
+/// The most annotations of a recording.
 const MAX_ANNOTATIONS: usize = 10_000;
-/// each with so many bytes of text,
+/// The most bytes of an annotation's text.
 const MOST_TEXT: usize = 4096;
-/// in a file of so many bytes.
+/// The largest annotations file that is read, in bytes.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// A text about a moment or a stretch of a recording.
+/// A text about an instant or an interval of a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Annotation {
-    /// Which one it is, among those of its recording.
+    /// Its number, unique within the recording.
     pub id: u64,
-    /// The stretch; of a moment, both ends are the same.
+    /// The interval; for an instant, both ends are the same.
     pub range: TimeRange,
-    /// What was noted.
+    /// The text.
     pub text: String,
 }
 
-/// The notes about one recording, and the file that they are in: `run.mcap.annotations.json` beside `run.mcap`.
+/// The annotations of one recording, and their file: `run.mcap.annotations.json` next to `run.mcap`.
 ///
-/// The file is written anew with each change, whole or not at all.
+/// Every change rewrites the file atomically.
 ///
 /// ```
 /// use asof_core::{Stamp, TimeRange};
@@ -51,7 +51,7 @@ pub struct Annotations {
     all: Vec<Annotation>,
 }
 
-/// Why a note cannot be read or kept.
+/// Why an annotation cannot be read or saved.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnnotationError {
@@ -60,37 +60,37 @@ pub enum AnnotationError {
     Io {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         cause: std::io::Error,
     },
-    /// The file is not one of notes.
-    #[error("{path} does not hold annotations: {reason}; move it away, and notes start anew")]
+    /// The file does not hold annotations.
+    #[error("{path} does not hold annotations: {reason}; move it away to start with an empty list")]
     Unreadable {
         /// The file.
         path: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// There is more than is kept.
-    #[error("a recording has {MAX_ANNOTATIONS} annotations at most, of {MOST_TEXT} bytes each")]
+    /// A limit is exceeded.
+    #[error("a recording can have at most {MAX_ANNOTATIONS} annotations of {MOST_TEXT} bytes each")]
     TooMuch,
-    /// A note without a text says nothing.
-    #[error("an annotation needs a text")]
+    /// The text is empty.
+    #[error("an annotation needs text")]
     Empty,
-    /// There is no such note.
+    /// There is no annotation of this number.
     #[error("there is no annotation {0}")]
     Unknown(u64),
 }
 
-/// The file as it is.
+/// The content of the file.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     asof_annotations: u32,
     annotations: Vec<KeptOne>,
 }
 
-/// Times are text: JSON's numbers are too short for nanoseconds.
+/// Times are strings: JSON numbers do not hold nanoseconds exactly.
 #[derive(Serialize, Deserialize)]
 struct KeptOne {
     id: u64,
@@ -100,22 +100,22 @@ struct KeptOne {
 }
 
 impl Annotations {
-    /// Where the notes about a recording are.
+    /// The annotations file of a recording.
     pub fn beside(recording: &Path) -> PathBuf {
         let mut name = recording.as_os_str().to_owned();
         name.push(".annotations.json");
         name.into()
     }
 
-    /// The notes in a file; none where there is no file yet.
+    /// Reads the annotations in a file; none where the file does not exist yet.
     ///
     /// # Errors
-    /// When the file cannot be read, or holds something else.
+    /// When the file cannot be read, or does not hold annotations.
     pub fn read(file: &Path) -> Result<Self, AnnotationError> {
         let path = file.display().to_string();
         let text = match fs::metadata(file) {
             Ok(found) if found.len() > MOST_BYTES => {
-                let reason = format!("it has {} bytes", found.len());
+                let reason = format!("it is too large, with {} bytes", found.len());
                 return Err(AnnotationError::Unreadable { path, reason });
             }
             Ok(_) => fs::read_to_string(file),
@@ -160,10 +160,10 @@ impl Annotations {
         &self.all
     }
 
-    /// Adds a note, and keeps it.
+    /// Adds an annotation and saves the file.
     ///
     /// # Errors
-    /// When it has no text or too much, or cannot be kept; then it is not added.
+    /// When the text is empty or too long, or the file cannot be saved; then nothing is added.
     pub fn add(&mut self, range: TimeRange, text: &str) -> Result<u64, AnnotationError> {
         let text = text.trim();
         if text.is_empty() {
@@ -189,10 +189,10 @@ impl Annotations {
         Ok(id)
     }
 
-    /// Takes a note away.
+    /// Removes an annotation and saves the file.
     ///
     /// # Errors
-    /// When there is none of this number, or the change cannot be kept.
+    /// When there is no annotation of this number, or the file cannot be saved.
     pub fn remove(&mut self, id: u64) -> Result<(), AnnotationError> {
         let mut next = self.all.clone();
         next.retain(|one| one.id != id);
@@ -202,7 +202,7 @@ impl Annotations {
         self.keep(next)
     }
 
-    /// The notes as a set of metadata in MCAP: a number, and the note in JSON.
+    /// The annotations as MCAP metadata: each number, with the annotation in JSON.
     pub fn metadata(&self) -> BTreeMap<String, String> {
         let one = |annotation: &Annotation| {
             let range = annotation.range;
@@ -214,7 +214,7 @@ impl Annotations {
         self.all.iter().map(one).collect()
     }
 
-    /// The name of that set of metadata.
+    /// The name of that metadata record.
     pub const METADATA: &str = "asof:annotations";
 
     fn keep(&mut self, all: Vec<Annotation>) -> Result<(), AnnotationError> {

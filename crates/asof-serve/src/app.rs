@@ -1,4 +1,4 @@
-//! What all clients share.
+//! The state that all clients share.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,64 +25,64 @@ use crate::snapshots::SnapshotTaker;
 use crate::tracks::Tracks;
 use crate::waiting::Waiting;
 
-/// One source, one cache, and everything that was worked out from it.
+/// One source, one cache, and everything that is computed from it.
 pub(crate) struct App {
     pub name: String,
     pub cache: BlockCache,
     /// Whether it grew when the server was started: a running robot, or a file that is being written.
     pub is_live: bool,
-    /// Times are counted from here.
+    /// Times are relative to this one.
     pub start: Stamp,
-    /// What lies far apart, such as recordings of different years; a single one as a rule.
+    /// Ranges that are far apart, such as recordings of different years; usually just one.
     stretches: Vec<TimeRange>,
     pub frames: Frames,
     pub looks: Looks,
     pub tracks: Tracks,
     pub limits: ServeLimits,
-    /// What the topics of several robots start with.
+    /// The topic prefixes of several robots.
     prefixes: Vec<String>,
     /// Folders whose files viewers may fetch.
     pub assets: Vec<PathBuf>,
     pub changes: Changes,
-    /// The layout that the page starts with, and where it gets tiles of maps from.
+    /// The page's first layout, and the address of its map tiles.
     pub page: PageOptions,
     pub guard: Guard,
     pub refusals: Refusals,
-    /// What waits to be sent.
+    /// Data that waits to be sent.
     pub waiting: Arc<Waiting>,
-    /// How many more WebSockets there can be.
+    /// The free places for WebSockets.
     pub clients: Arc<Semaphore>,
-    /// How many requests may read at once.
+    /// The free places for requests that read.
     pub readers: Semaphore,
-    /// What answers queries, and how many may run at once.
+    /// The query engine, and the free places for queries.
     pub queries: Option<(Arc<dyn QueryEngine>, Arc<Semaphore>)>,
-    /// What writes snapshots of a robot.
+    /// Writes snapshots of a robot.
     pub snapshots: Option<Arc<dyn SnapshotTaker>>,
-    /// What the page can choose from.
+    /// The recordings that the page can choose from.
     pub recordings: Option<Arc<dyn RecordingList>>,
-    /// Where those are who play together.
+    /// The shared play head.
     pub together: watch::Sender<Together>,
     /// Becomes true when the server ends.
     pub over: watch::Sender<bool>,
     sessions: AtomicU64,
-    /// Messages that gave way, of clients that have gone.
+    /// Dropped messages of clients that have disconnected.
     pub dropped: AtomicU64,
 }
 
-/// The shared play head: the last thing that one of those who play together did.
+/// The shared play head: the last action of the clients that play together.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Together {
-    /// Who did it.
+    /// The session that did it.
     pub by: u64,
     pub is_playing: bool,
-    /// `None`: as fast as can be.
+    /// `None`: as fast as possible.
     pub speed: Option<f64>,
     pub position: Stamp,
     pub since: Instant,
 }
 
-/// What one client's player and its pictures take, with everything that is on its way.
-const OTHERS_AT_LEAST: u64 = 64 << 20;
+/// The least memory for players and queues: what one client's player and its images take.
+const MIN_QUEUE_BYTES: u64 = 64 << 20;
 
 impl App {
     pub fn new(
@@ -93,8 +93,8 @@ impl App {
         options: &ServeOptions,
     ) -> Self {
         let limits = options.limits.clone();
-        // The rest is for what players have read ahead and what waits to be sent: it is memory as well.
-        let others = (options.cache_bytes / 4).max(OTHERS_AT_LEAST);
+        // The rest is for read-ahead of players and for queued data: it is memory as well.
+        let others = (options.cache_bytes / 4).max(MIN_QUEUE_BYTES);
         let blocks = options.cache_bytes.saturating_sub(others);
         let blocks = blocks.max(options.cache_bytes / 4);
         let kept = CacheOptions {
@@ -139,7 +139,7 @@ impl App {
             queries: options
                 .queries
                 .clone()
-                .map(|engine| (engine, Arc::new(Semaphore::new(queries::AT_ONCE)))),
+                .map(|engine| (engine, Arc::new(Semaphore::new(queries::MOST_QUERIES)))),
             recordings: options.recordings.clone(),
             together: watch::Sender::new(Together {
                 by: 0,
@@ -156,12 +156,12 @@ impl App {
         }
     }
 
-    /// A number for a new session, never zero.
+    /// The number of a new session, never zero.
     pub fn next_session(&self) -> u64 {
         self.sessions.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Nanoseconds since the start of the recording, as clients count.
+    /// Nanoseconds since the start of the recording, the time of the API.
     pub fn relative(&self, stamp: Stamp) -> i64 {
         stamp.since(self.start)
     }
@@ -170,7 +170,7 @@ impl App {
         self.start.plus_nanos(t)
     }
 
-    /// What the recording holds.
+    /// The summary of the recording.
     pub fn summary(&self) -> Value {
         let summary = self.cache.summary();
         let attachment = |entry: &asof_core::AttachmentEntry| json!({ "name": entry.name, "media_type": entry.media_type, "size": entry.size });
@@ -206,7 +206,7 @@ impl App {
         })
     }
 
-    /// What is held of a source that grows; nothing for a recording that is complete.
+    /// What a growing source holds; null for a complete recording.
     pub fn window(&self, summary: &Summary) -> Value {
         if !self.is_live {
             return Value::Null;
@@ -234,7 +234,7 @@ impl App {
         window
     }
 
-    /// How the server is doing.
+    /// The state of the server.
     pub fn status(&self) -> Value {
         let cache = self.cache.stats();
         let together = self.together.borrow();
@@ -255,19 +255,19 @@ impl App {
         })
     }
 
-    /// The times that are held in memory, as parts of the recording.
+    /// The times that are in memory, as fractions of the recording.
     pub fn loaded(&self, topics: &Topics) -> Value {
         let loaded = self.cache.loaded(topics);
         json!(loaded.fractions)
     }
 }
 
-/// Nothing for this long, in nanoseconds, parts what comes before from what comes after,
-const FAR_APART: i64 = 3_600_000_000_000;
-/// if it is so many times as long as all that there is, too.
-const FAR_LONGER: i64 = 2;
+/// The shortest gap, in nanoseconds, that splits a recording into ranges.
+const MIN_GAP_NANOS: i64 = 3_600_000_000_000;
+/// A splitting gap is also at least this many times as long as all ranges together.
+const MIN_GAP_RATIO: i64 = 2;
 
-/// The stretches of time that a recording's messages lie in, where far more time is between them than in them.
+/// The time ranges of a recording's messages, split where far more time is between them than in them.
 fn stretches(cache: &BlockCache) -> Vec<TimeRange> {
     let whole = cache.summary().range;
     let Ok(Some(portions)) = cache.outline(u64::MAX) else {
@@ -276,13 +276,13 @@ fn stretches(cache: &BlockCache) -> Vec<TimeRange> {
     apart(portions.into_iter().map(|portion| portion.range).collect())
 }
 
-/// Ranges put together, except where they lie far apart.
+/// Merges ranges, except where they are far apart.
 fn apart(mut ranges: Vec<TimeRange>) -> Vec<TimeRange> {
     ranges.sort_unstable_by_key(|range| range.start);
     let mut joined: Vec<TimeRange> = Vec::new();
     for range in ranges {
         match joined.last_mut() {
-            Some(last) if range.start.since(last.end) < FAR_APART => *last = last.cover(range),
+            Some(last) if range.start.since(last.end) < MIN_GAP_NANOS => *last = last.cover(range),
             _ => joined.push(range),
         }
     }
@@ -291,7 +291,7 @@ fn apart(mut ranges: Vec<TimeRange>) -> Vec<TimeRange> {
     let mut found: Vec<TimeRange> = Vec::new();
     for range in joined {
         match found.last_mut() {
-            Some(last) if range.start.since(last.end) < all.saturating_mul(FAR_LONGER) => {
+            Some(last) if range.start.since(last.end) < all.saturating_mul(MIN_GAP_RATIO) => {
                 *last = last.cover(range);
             }
             _ => found.push(range),
@@ -310,9 +310,9 @@ pub(crate) fn problems(summary: &Summary) -> Value {
     summary.problems.iter().take(1000).map(problem).collect()
 }
 
-/// The topics, with what they hold.
+/// The topics, with their counts and types.
 pub(crate) fn topics(summary: &Summary) -> Value {
-    // A topic may have several channels; the first names its type.
+    // A topic may have several channels; the first determines its type.
     let mut topics: BTreeMap<&str, (&Channel, Option<u64>)> = BTreeMap::new();
     for entry in &summary.channels {
         let known = topics
@@ -344,7 +344,7 @@ pub(crate) fn topics(summary: &Summary) -> Value {
     topics.into_iter().map(topic).collect()
 }
 
-/// What a page does with the messages of a channel, beside showing their fields.
+/// How the page shows the messages of a channel, besides their fields.
 fn role_of(channel: &Channel) -> Option<&'static str> {
     if asof_tf::has_transforms(channel) {
         return Some("frames");
@@ -357,7 +357,7 @@ fn role_of(channel: &Channel) -> Option<&'static str> {
         "LaserScan" | "PointCloud" => "points",
         "OccupancyGrid" | "Costmap" | "GridMap" => "grid",
         "Odometry" => "pose",
-        // A pose without a frame has no place in a scene.
+        // A pose without a frame cannot be placed in a scene.
         "Pose" if has_frame => "pose",
         "Poses" => "path",
         "Point" => "point",
@@ -372,7 +372,7 @@ fn role_of(channel: &Channel) -> Option<&'static str> {
         // A map follows one receiver.
         "NavSatFix" if archetype.list().is_none() => "gps",
         "Twist" => "velocity",
-        // Of the scalars, those that are either true or not have states instead of a curve.
+        // Booleans have states instead of a curve.
         "Scalar" if name.ends_with("Bool") => "state",
         _ => return None,
     })

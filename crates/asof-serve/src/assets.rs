@@ -1,16 +1,17 @@
-//! Files that a viewer asks for beside the messages: meshes and textures of a robot's description.
+//! Assets that a viewer fetches: meshes and textures of a robot's description.
 
 use std::path::{Component, Path, PathBuf};
 
-/// The file that a URI means, within the folders that were named, if it is there.
+/// The file of a URI, within the given folders.
 ///
-/// `package://robot/meshes/arm.stl` is `robot/meshes/arm.stl` in one of the folders, or `meshes/arm.stl` in one of that
-/// name; `file:///…` is that file, if it lies in one of them. Links that lead out of a folder are not followed.
+/// `package://robot/meshes/arm.stl` is `robot/meshes/arm.stl` in one of the folders, or `meshes/arm.stl` in one that
+/// is called `robot`; `file:///…` is that file, if it is in one of them. Links that lead out of a folder are not
+/// followed.
 pub(crate) fn find(folders: &[PathBuf], uri: &str) -> Result<PathBuf, String> {
     let Some((scheme, rest)) = uri.split_once("://") else {
-        return Err("an asset is named by a package:// or file:// address".to_owned());
+        return Err("an asset needs a package:// or file:// URI".to_owned());
     };
-    let rest = decoded(rest).ok_or("the address is not text")?;
+    let rest = decoded(rest).ok_or("the URI is not UTF-8")?;
     let mut tried: Vec<PathBuf> = Vec::new();
     match scheme {
         "package" => {
@@ -19,7 +20,7 @@ pub(crate) fn find(folders: &[PathBuf], uri: &str) -> Result<PathBuf, String> {
                 .components()
                 .all(|part| matches!(part, Component::Normal(_)))
             {
-                return Err("the address leaves its package".to_owned());
+                return Err("the URI leads out of its package".to_owned());
             }
             let package = path.components().next();
             for folder in folders {
@@ -35,7 +36,7 @@ pub(crate) fn find(folders: &[PathBuf], uri: &str) -> Result<PathBuf, String> {
         "file" => tried.push(PathBuf::from(rest)),
         _ => {
             return Err(format!(
-                "{scheme}:// is not served; package:// and file:// are"
+                "{scheme}:// is not supported; use package:// or file://"
             ));
         }
     }
@@ -53,7 +54,7 @@ pub(crate) fn find(folders: &[PathBuf], uri: &str) -> Result<PathBuf, String> {
         .ok_or_else(|| "there is no such file in the folders that --package names".to_owned())
 }
 
-/// The size of the file that a URI means, and where it is; an error if it has more than `most` bytes.
+/// The file of a URI, and its size; an error if it has more than `most` bytes.
 pub(crate) fn sized(
     folders: &[PathBuf],
     uri: &str,
@@ -63,12 +64,14 @@ pub(crate) fn sized(
     let size = std::fs::metadata(&path).map_err(|error| error.to_string())?;
     let size = usize::try_from(size.len()).unwrap_or(usize::MAX);
     if size > most {
-        return Err(format!("the file has {size} bytes, and {most} may be sent"));
+        return Err(format!(
+            "the file has {size} bytes, more than the limit of {most}"
+        ));
     }
     Ok((path, size))
 }
 
-/// The file that a URI means, whole. An error names it.
+/// Reads the file of a URI. The error names it.
 pub(crate) fn read(folders: &[PathBuf], uri: &str, most: usize) -> Result<Vec<u8>, String> {
     let bytes = sized(folders, uri, most)
         .and_then(|(path, _)| std::fs::read(&path).map_err(|error| error.to_string()));
@@ -78,7 +81,7 @@ pub(crate) fn read(folders: &[PathBuf], uri: &str, most: usize) -> Result<Vec<u8
     })
 }
 
-/// Text without its `%20`s.
+/// Decodes percent escapes.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

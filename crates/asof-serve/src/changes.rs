@@ -1,4 +1,4 @@
-//! What a person changes from the page: notes about the recording, and files to look at. Beside [snapshots](crate::snapshots)
+//! Changes from the page: annotations of the recording, and files to open. Apart from [snapshots](crate::snapshots),
 //! nothing else is ever written.
 
 use std::io::Write as _;
@@ -18,8 +18,8 @@ use crate::annotations::Annotations;
 use crate::app::App;
 use crate::refusal::Refusal;
 
-/// Where something can be changed: notes added and removed, files taken and opened, snapshots written, recordings of a list
-/// opened.
+/// The paths that change something: annotations added and removed, files uploaded and opened, snapshots written,
+/// recordings of a list opened.
 pub(crate) const PATHS: [&str; 6] = [
     "/api/annotations",
     "/api/annotations/remove",
@@ -29,15 +29,15 @@ pub(crate) const PATHS: [&str; 6] = [
     "/api/recordings/open",
 ];
 
-/// Opens files that a person has dropped onto the page.
+/// Opens files that were dropped onto the page.
 pub trait Opener: Send + Sync {
-    /// Where the files of a look can be written, and the look's number; a new one where none is named.
+    /// The folder for the files of an upload, and the upload's number; a new one where `look` is `None`.
     ///
     /// # Errors
-    /// When there is no such look, or no room for another.
+    /// When there is no such upload, or no room for another.
     fn folder(&self, look: Option<u64>) -> Result<(u64, PathBuf), Refusal>;
 
-    /// Shows the files of a look, in the order in which they were named; the address to look at them.
+    /// Serves the files of an upload, in the order in which they were sent; returns the address to open.
     ///
     /// # Errors
     /// When they cannot be opened.
@@ -47,14 +47,14 @@ pub trait Opener: Send + Sync {
 /// What can be changed.
 #[derive(Default)]
 pub(crate) struct Changes {
-    /// The notes, and where they are kept; `None` where there is no place for them.
+    /// The annotations; `None` where there is no file for them.
     notes: Option<Mutex<Annotations>>,
     opener: Option<Arc<dyn Opener>>,
-    /// The most bytes that may be sent for one look.
+    /// The most bytes of one upload.
     most_bytes: u64,
     /// Whether only this machine can connect.
     is_local: bool,
-    /// Why there are no notes.
+    /// Why there are no annotations.
     trouble: Option<String>,
 }
 
@@ -79,7 +79,7 @@ impl Changes {
         }
     }
 
-    /// What the page is told of it.
+    /// The possible changes, for the page.
     pub fn summary(&self) -> Value {
         json!({
             "annotations": self.notes.is_some(),
@@ -92,24 +92,23 @@ impl Changes {
     fn opener(&self) -> Result<Arc<dyn Opener>, String> {
         if !self.is_local {
             return Err(
-                "files are taken from this machine alone: the server listens to others, too"
-                    .to_owned(),
+                "files can only be opened when the server listens on this machine alone".to_owned(),
             );
         }
-        let none = "this server opens no files of the page's";
+        let none = "this server does not open files from the page";
         self.opener.clone().ok_or_else(|| none.to_owned())
     }
 
     fn notes(&self) -> Result<MutexGuard<'_, Annotations>, String> {
         let notes = self.notes.as_ref().ok_or_else(|| {
-            let none = "annotations are kept beside a recording that is one file on this machine";
+            let none = "annotations need a recording that is one file on this machine";
             self.trouble.clone().unwrap_or_else(|| none.to_owned())
         })?;
         Ok(notes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// All notes, in the times of the recording.
+/// All annotations, in relative times.
 pub(crate) fn list(app: &App) -> Value {
     let Ok(notes) = app.changes.notes() else {
         return json!([]);
@@ -129,7 +128,7 @@ pub(crate) struct NewNote {
     text: String,
 }
 
-/// Adds a note; all of them then.
+/// Adds an annotation; responds with all of them.
 pub(crate) async fn add(State(app): State<Arc<App>>, Query(note): Query<NewNote>) -> Response {
     changed(&app, |notes| {
         let start = app.absolute(note.start);
@@ -143,7 +142,7 @@ pub(crate) struct OldNote {
     id: u64,
 }
 
-/// Takes a note away; all that are left then.
+/// Removes an annotation; responds with the rest.
 pub(crate) async fn remove(State(app): State<Arc<App>>, Query(note): Query<OldNote>) -> Response {
     changed(&app, |notes| notes.remove(note.id))
 }
@@ -167,11 +166,11 @@ fn changed<T>(
 #[derive(Deserialize)]
 pub(crate) struct NewFile {
     name: String,
-    /// The look that it is for, as the first file of it was answered.
+    /// The upload's number, from the response to its first file.
     look: Option<u64>,
 }
 
-/// Takes a file, a part at a time, into a temporary folder.
+/// Streams a file into a temporary folder.
 pub(crate) async fn upload(
     State(app): State<Arc<App>>,
     Query(asked): Query<NewFile>,
@@ -182,7 +181,7 @@ pub(crate) async fn upload(
         Err(error) => return wrong(&error),
     };
     let Some(name) = plain_name(&asked.name) else {
-        return wrong("a file needs a name without a folder in it");
+        return wrong("a file needs a name without a path");
     };
     let (look, folder) = match opener.folder(asked.look) {
         Ok(found) => found,
@@ -200,7 +199,7 @@ pub(crate) struct NewLook {
     look: u64,
 }
 
-/// Shows the files that have been taken.
+/// Opens the uploaded files.
 pub(crate) async fn open(State(app): State<Arc<App>>, Query(asked): Query<NewLook>) -> Response {
     let opener = match app.changes.opener() {
         Ok(opener) => opener,
@@ -213,9 +212,9 @@ pub(crate) async fn open(State(app): State<Arc<App>>, Query(asked): Query<NewLoo
     }
 }
 
-/// Writes what comes to a new file of a folder, which may hold so many bytes with it.
+/// Writes a request's body to a new file in a folder, which may hold at most `most` bytes with it.
 async fn take(folder: &Path, name: &str, body: Body, most: u64) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("{name} cannot be kept: {error}");
+    let failed = |error: std::io::Error| format!("cannot save {name}: {error}");
     let there = tokio::task::block_in_place(|| bytes_in(folder)).map_err(failed)?;
     let path = folder.join(name);
     let mut file = std::fs::File::create_new(&path).map_err(failed)?;
@@ -230,7 +229,7 @@ async fn take(folder: &Path, name: &str, body: Body, most: u64) -> Result<(), St
                 left -= part.len() as u64;
                 tokio::task::block_in_place(|| file.write_all(&part)).map_err(failed)
             }
-            Err(error) => Err(format!("{name} did not come whole: {error}")),
+            Err(error) => Err(format!("{name} was not received completely: {error}")),
         };
         if let Err(error) = written {
             drop(file);
@@ -249,7 +248,7 @@ fn bytes_in(folder: &Path) -> std::io::Result<u64> {
     Ok(bytes)
 }
 
-/// A file's name, if it is nothing more than that.
+/// A plain file name; `None` where it has a path.
 fn plain_name(name: &str) -> Option<String> {
     let mut parts = Path::new(name).components();
     let is_plain = matches!(

@@ -1,4 +1,4 @@
-//! One client, whatever protocol it speaks, from its first word to its last.
+//! One client of either protocol, from connect to disconnect.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,29 +11,29 @@ use crate::outbox::Outbox;
 use crate::waiting::Connection;
 use crate::wire::{Incoming, Wire};
 
-/// A protocol's side of a conversation. Whatever it has to say goes into its outbox.
+/// A protocol's side of a connection. Whatever it sends goes into its outbox.
 pub(crate) trait Client: Send + 'static {
     fn greet(&mut self);
 
-    /// Does what the client asks for in text,
+    /// Executes a text message of the client.
     fn obey(&mut self, text: &str);
 
-    /// or in bytes.
+    /// Executes a binary message of the client.
     fn obey_bytes(&mut self, bytes: &[u8]);
 
-    /// Looks at everything that may have changed.
+    /// Checks everything that may have changed.
     fn tick(&mut self);
 
-    /// How long nothing has to be looked at, unless the client says something.
+    /// How long until the next check, unless the client sends something.
     fn pause(&self) -> Duration;
 }
 
-/// Commands that come one right after the other are obeyed before anything is looked at, for no longer than this.
+/// Commands in quick succession are executed before the next check, for at most this long.
 const COALESCE_TIME: Duration = Duration::from_millis(16);
-/// How often one is looked at that takes nothing.
+/// How often a stalled client is checked.
 const STALLED_PAUSE: Duration = Duration::from_millis(25);
 
-/// Serves one client until it goes.
+/// Serves one client until it disconnects.
 pub(crate) async fn serve<C: Client>(
     app: Arc<App>,
     (socket, connection): (WebSocket, Arc<Connection>),
@@ -46,13 +46,13 @@ pub(crate) async fn serve<C: Client>(
     let mut client = match start(&app, &outbox) {
         Ok(client) => client,
         Err(error) => {
-            tracing::warn!("no player for a client: {error}");
+            tracing::warn!("cannot start a player for a client: {error}");
             return;
         }
     };
     let mut wire = Wire::start(socket, Arc::clone(&outbox), app.limits.clone());
     client.greet();
-    // Since when the client has been obeyed, and nothing was looked at.
+    // Since when commands were executed without a check.
     let mut obeyed: Option<Instant> = None;
     loop {
         let is_stalled = wire.is_stalled();
@@ -64,7 +64,7 @@ pub(crate) async fn serve<C: Client>(
         tokio::select! {
             biased;
             _ = over.changed() => break,
-            // One that asks and takes no answers is not listened to: what it is owed cannot give way.
+            // A client that does not read its answers is not listened to: they cannot be dropped.
             incoming = wire.next(), if !outbox.is_congested() => {
                 match incoming {
                     Incoming::Text(text) => client.obey(&text),
@@ -92,6 +92,6 @@ pub(crate) async fn serve<C: Client>(
     }
     let dropped: u64 = outbox.dropped().values().sum();
     app.dropped.fetch_add(dropped, Ordering::Relaxed);
-    // Its thread is waited for, which must not hold up the others.
+    // Dropping waits for its thread, which must not block others.
     tokio::task::spawn_blocking(move || drop(client));
 }

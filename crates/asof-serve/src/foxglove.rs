@@ -1,14 +1,14 @@
-//! Foxglove's WebSocket protocol: the same data for the Foxglove app and for Lichtblick.
+//! The Foxglove WebSocket protocol, for the Foxglove app and Lichtblick.
 //!
-//! Subprotocols `foxglove.sdk.v1` and the older `foxglove.websocket.v1`: channels with their schemas, messages
-//! and time; the newer one has playback control too. The `foxglove` crate's server wants a port of its own and
-//! cannot be given a connection; what is said is written and read by asof-foxglove.
+//! Subprotocols `foxglove.sdk.v1` and the older `foxglove.websocket.v1`: channels with their schemas, messages and
+//! time; the newer one has playback control too. The server of the `foxglove` crate needs its own port and cannot take
+//! over a connection, so messages are encoded and parsed by asof-foxglove.
 //!
-//! A recording is played over and over to a client that does not control it, whether it could or not: Lichtblick offers
-//! the newer protocol and knows no controls. The first request for control ends that.
+//! A recording is played in a loop to a client that does not control it, whether it could or not: Lichtblick offers
+//! the newer protocol but has no controls. The first playback request ends the loop.
 //!
-//! A source that grows, such as a running robot, has no controls either: its channels are advertised as they come, and so
-//! are its messages.
+//! A source that grows, such as a running robot, has no playback control: its channels and messages are sent as they
+//! come.
 
 mod channels;
 mod graph;
@@ -46,7 +46,8 @@ struct Session {
     outbox: Arc<Outbox>,
     player: Player,
     offers: Offers,
-    /// Which channels have been looked at, when to look for others, and when to look at those again that had no schema yet.
+    /// The channels that have been seen, when to look for new ones, and when to check those again that had no schema
+    /// yet.
     seen_channels: Vec<Arc<Channel>>,
     looked: Instant,
     look_again: Option<Instant>,
@@ -59,36 +60,36 @@ struct Session {
     has_controls: bool,
     is_controlled: bool,
     told_state: Option<(PlayState, u32)>,
-    /// What the client's clock shows. It goes back after a jump alone: viewers take that for one.
+    /// The client's clock. It goes back only after a jump: viewers treat that as a seek.
     clock: Option<Stamp>,
     has_jumped: bool,
 }
 
-/// Why a state is told.
+/// Why a state is sent.
 enum Told<'a> {
     /// If it has changed.
     Changed,
-    /// It starts over.
+    /// Playback starts over.
     Looped,
-    /// It was asked for.
+    /// In response to a request.
     Answer(&'a PlaybackRequest),
 }
 
-/// So long a robot's node may take to describe a type, before it is advertised without.
+/// How long a robot's node may take to describe a type, before it is advertised without a schema.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(3);
-/// How often one looks for new channels.
+/// How often new channels are looked for.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// So many topics are named in one status.
+/// The most topics that are named in one status.
 const MOST_NAMED: usize = 10;
 
-/// Serves one client until it goes.
+/// Serves one client until it disconnects.
 pub(crate) async fn run(app: Arc<App>, socket: (WebSocket, Arc<Connection>), protocol: &str) {
     let has_controls = protocol == SDK && !app.is_live;
     let start = |app: &_, outbox: &_| Session::new(app, outbox, has_controls);
     client::serve(app, socket, start).await;
 }
 
-/// What sets a client's clock.
+/// A time message, which sets a client's clock.
 pub(crate) fn time_frame(nanos: u64) -> Frame {
     Frame::Binary(asof_foxglove::time(nanos).into())
 }
@@ -145,7 +146,7 @@ impl Client for Session {
     fn obey_bytes(&mut self, bytes: &[u8]) {
         if !self.has_controls && is_playback_request(bytes) {
             return self.complain(if self.app.is_live {
-                "this still grows, as a running robot does: it cannot be played, paused or sought"
+                "this source is live: it cannot be played, paused or seeked"
             } else {
                 "foxglove.websocket.v1 has no playback control; connect with foxglove.sdk.v1 to play, pause and seek"
             });
@@ -156,7 +157,7 @@ impl Client for Session {
                 .note(Refusal::Malformed, "a binary message");
             let opcode = bytes.first().map_or("nothing".to_owned(), u8::to_string);
             return self.complain(&format!(
-                "this server does not know binary messages with opcode {opcode} and {} bytes",
+                "binary messages with opcode {opcode} and {} bytes are not supported",
                 bytes.len()
             ));
         };
@@ -222,7 +223,7 @@ impl Session {
         })
     }
 
-    /// Tells of channels that are new, and of those that have gone.
+    /// Advertises new channels, and withdraws those that are gone.
     fn advertise(&mut self) {
         let now = Instant::now();
         let summary = self.app.cache.summary();
@@ -245,7 +246,7 @@ impl Session {
                 self.say_text(&graph::update(&summary));
             }
         }
-        // A robot's types may still be on their way.
+        // A robot's types may still be pending.
         let waits = self.app.is_live && self.look_again.is_some();
         let changes = self
             .offers
@@ -268,14 +269,14 @@ impl Session {
         }
     }
 
-    /// One word about all of them: viewers show each as an alert.
+    /// One status for all of them: viewers show each status as an alert.
     fn tell_undescribed(&self, topics: &[String]) {
         let mut named = topics[..topics.len().min(MOST_NAMED)].join(", ");
         if topics.len() > MOST_NAMED {
             named.push_str(", …");
         }
         let text = format!(
-            "{} topics are not offered, because the recording has no schema for them: {named}",
+            "{} topics are not advertised, because the recording has no schema for them: {named}",
             topics.len()
         );
         self.tell_status(0, &text);
@@ -286,16 +287,16 @@ impl Session {
             return self.complain(&format!("there is no channel {}", wanted.channel_id));
         }
         if self.subscriptions.len() >= self.app.limits.subscriptions {
-            return self.complain("too many subscriptions; give some up first");
+            return self.complain("too many subscriptions; unsubscribe from some first");
         }
         let channel = wanted.channel_id as u32;
         if self.subscriptions.insert(wanted.id, channel).is_some() {
-            self.complain(&format!("subscription {} was used twice", wanted.id));
+            self.complain(&format!("subscription {} is already in use", wanted.id));
         }
         self.has_new_topics = true;
     }
 
-    /// What can be asked of this server, as far as the source and the person who started it have something to tell.
+    /// The server's capabilities, which depend on the source and the options.
     fn capabilities(&self, summary: &Summary) -> Vec<&'static str> {
         let has_graph = !graph::publishers(summary).is_empty();
         let has_parameters = !parameters::topics(summary).is_empty();
@@ -310,14 +311,14 @@ impl Session {
         those.map(|(name, _)| name).collect()
     }
 
-    /// Sends a file that the viewer asks for.
+    /// Sends a requested file.
     fn fetch(&self, wanted: &FetchAsset) {
         let read = || {
             let most = self.app.limits.asset_bytes;
             let (path, size) = assets::sized(&self.app.assets, &wanted.uri, most)?;
-            // The answer holds a copy of it.
+            // The response holds a copy of it.
             let room = self.outbox.room_for_answer(2 * size);
-            let room = room.ok_or("too much waits to be sent; ask again later")?;
+            let room = room.ok_or("too much data is waiting to be sent; try again later")?;
             let bytes = std::fs::read(&path).map_err(|error| error.to_string())?;
             Ok::<_, String>((bytes, room))
         };
@@ -332,30 +333,30 @@ impl Session {
         self.outbox.answer(Frame::Binary(answer.into()), room);
     }
 
-    /// Tells the parameters as of now.
+    /// Sends the parameters as of now.
     fn tell_parameters(&self, names: &[String], id: Option<String>) {
         match parameters::as_of(&self.app, self.position(), names) {
             Ok(parameters) => {
                 self.say_text(&ServerText::ParameterValues { parameters, id });
             }
-            Err(error) => self.complain(&format!("parameters cannot be read: {error}")),
+            Err(error) => self.complain(&format!("cannot read parameters: {error}")),
         }
     }
 
-    /// Says what is not done here.
+    /// Declines an unsupported operation.
     fn decline(&self, text: &str) {
         let op = decline_of(text);
         let why = match op.as_str() {
-            "advertise" | "unadvertise" => ": it takes no messages from clients",
+            "advertise" | "unadvertise" => ": clients cannot publish messages",
             "subscribeParameterUpdates" | "unsubscribeParameterUpdates" | "setParameters" => {
                 ": parameters cannot be changed here"
             }
             _ => "",
         };
-        self.complain(&format!("this server does not do '{op}'{why}"));
+        self.complain(&format!("this server does not support '{op}'{why}"));
     }
 
-    /// Does what the client asks of the player.
+    /// Executes a playback request.
     fn control(&mut self, request: &PlaybackRequest) {
         let player = &mut self.player;
         if !self.is_controlled {
@@ -384,13 +385,13 @@ impl Session {
                 self.send(&batch, Some(at.max(first)));
             }
             PlayerEvent::Looped(_) => {
-                // The clock goes back before anything of the new pass comes: what was drawn is not part of it.
+                // The clock goes back before the first message of the new pass: what was drawn is not part of it.
                 self.has_jumped = true;
                 let now = self.set_clock(self.position());
                 self.outbox.tell_time(now);
                 self.tell_state(&Told::Looped);
             }
-            // The next message sets the clock back, which viewers take for a jump.
+            // The next message sets the clock back, which viewers treat as a seek.
             PlayerEvent::Restarted => self.has_jumped = true,
             PlayerEvent::Skipped { missed, .. } => {
                 for (topic, count) in &missed {
@@ -403,7 +404,7 @@ impl Session {
         }
     }
 
-    /// The topics that are subscribed, each once.
+    /// The subscribed topics, each once.
     fn topics(&self) -> Vec<String> {
         let topic = |channel: &u32| self.offers.topic(u64::from(*channel)).map(str::to_owned);
         let mut topics: Vec<String> = self.subscriptions.values().filter_map(topic).collect();
@@ -414,7 +415,7 @@ impl Session {
 
     fn position(&self) -> Stamp {
         let position = self.player.position();
-        // A player stands right before the first message; and where there is none, nowhere.
+        // A player starts right before the first message; without any message it has no position.
         if self.app.is_live && !self.app.cache.summary().range.is_empty() {
             position
         } else {
@@ -422,7 +423,7 @@ impl Session {
         }
     }
 
-    /// What the client's clock has to show for something of this time: not less than before, unless there was a jump.
+    /// The client's clock for this time: not before the last one, unless there was a jump.
     fn set_clock(&mut self, at: Stamp) -> u64 {
         let may_go_back = std::mem::take(&mut self.has_jumped);
         let before = self.clock.filter(|_| !may_go_back);
@@ -431,7 +432,7 @@ impl Session {
         now.to_unsigned_nanos().unwrap_or(0)
     }
 
-    /// Sends messages, each at its own time; or all at one, as of which they were known.
+    /// Sends messages, each at its own time; or all at `known_at`.
     fn send(&mut self, batch: &Batch, known_at: Option<Stamp>) {
         for message in batch.iter() {
             let Some(channel) = self.offers.number_of(message.channel) else {
@@ -457,7 +458,7 @@ impl Session {
         }
     }
 
-    /// Says how it plays, where that has changed or was asked for.
+    /// Sends the playback state, where it has changed or was requested.
     fn tell_state(&mut self, told: &Told<'_>) {
         let player = &self.player;
         let speed = match player.speed() {
@@ -509,12 +510,12 @@ impl Session {
     }
 }
 
-/// Why nothing comes any more.
+/// Why no more messages come.
 pub(crate) fn over_text(end: &FollowEnd) -> String {
     match end {
-        FollowEnd::Complete => "it is complete: nothing more comes".to_owned(),
-        FollowEnd::Closed => "it was closed: nothing more comes".to_owned(),
-        FollowEnd::Lost(reason) => format!("nothing more comes: {reason}"),
+        FollowEnd::Complete => "the recording is complete: no more messages will come".to_owned(),
+        FollowEnd::Closed => "the source was closed: no more messages will come".to_owned(),
+        FollowEnd::Lost(reason) => format!("no more messages will come: {reason}"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where the frames were, at any time of a source, in bounded memory.
+//! The poses of frames at any time of a source, in bounded memory.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,32 +12,32 @@ use asof_tf::{
 use nalgebra::Isometry3;
 use serde::Serialize;
 
-/// The frames of a source: of one robot as a rule, of several where its topics have prefixes.
+/// The frames of a source: usually of one robot, of several where topics have prefixes.
 ///
-/// Frames of several have the prefix in their names. Where two of them call the root of their trees the same, it is the
-/// same place: two recordings of one world lie in one picture.
+/// Frames of several robots have the prefix in their names. Roots of the same name are the same place: two recordings
+/// of one world are shown in one scene.
 pub(crate) struct Frames(Vec<RobotFrames>);
 
-/// The transforms of a robot, with those that its description and joint states make.
+/// The transforms of a robot, including those from its description and joint states.
 ///
-/// A recording with few transforms is read once. Of one with many, a buffer holds a stretch of time and what
-/// came shortly before it; a handful of them is kept. Those of a source that grows go into one buffer as they come; when its
-/// clock is set back, that starts anew.
+/// A recording with few transforms is read once. For one with many, each buffer holds an interval and the time shortly
+/// before it; a few buffers are kept. A source that grows has one buffer, which starts over when the clock is set
+/// back.
 struct RobotFrames {
     robot: RobotDescription,
     cache: BlockCache,
-    /// Whether one buffer holds all.
+    /// Whether one buffer holds all transforms.
     is_small: bool,
     buffers: Mutex<Vec<(i64, Arc<TransformBuffer>)>>,
     live: Option<Mutex<LiveFrames>>,
 }
 
-/// Some topics of a source, which are those of one robot.
+/// A robot's part of a source's topics.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RobotDescription {
-    /// What its topics start with: `/before`, or nothing.
+    /// The prefix of its topics: `/before`, or nothing.
     pub prefix: String,
-    /// How far its own clock is behind that of the log, in nanoseconds: what was recorded is shown later than it was.
+    /// How far its clock is behind the log's, in nanoseconds: its messages are shown later by this much.
     pub behind: i64,
 }
 
@@ -47,7 +47,7 @@ impl RobotDescription {
         rest.is_some_and(|rest| self.prefix.is_empty() || rest.starts_with('/'))
     }
 
-    /// The name of one of its frames among those of all.
+    /// The unique name of one of its frames.
     fn named(&self, frame: &str) -> String {
         match self.prefix.trim_start_matches('/') {
             "" => frame.to_owned(),
@@ -58,12 +58,12 @@ impl RobotDescription {
 
 struct LiveFrames {
     loader: TransformLoader,
-    /// How long it remembers.
+    /// How long it keeps transforms.
     window: Option<Duration>,
     /// The topics that are followed.
     topics: Vec<String>,
     follow: Option<Box<dyn Follow>>,
-    /// How far the transforms' clock is behind that of the log, in nanoseconds; zero where they agree.
+    /// How far the transforms' clock is behind the log's, in nanoseconds; zero where they agree.
     behind: i64,
     /// How often the clock was set back.
     restarts: u64,
@@ -72,7 +72,7 @@ struct LiveFrames {
 /// A pose as `[x, y, z, qx, qy, qz, qw]`.
 pub(crate) type Pose = [f64; 7];
 
-/// An edge of the tree, and where the child was in its parent.
+/// An edge of the tree, and the child's pose in its parent.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct EdgeAt {
     pub parent: String,
@@ -80,30 +80,30 @@ pub(crate) struct EdgeAt {
     #[serde(rename = "static")]
     pub is_static: bool,
     pub pose: Option<Pose>,
-    /// Samples per second, as far as they have been read.
+    /// Samples per second, of what has been read.
     pub hz: f64,
 }
 
-/// Up to so many messages are read at once and kept,
+/// A recording is read at once and kept if it has at most this many transform messages.
 const MAX_WHOLE_MESSAGES: u64 = 50_000;
-/// of a recording of up to so many bytes.
+/// A recording is read at once and kept if it has at most this many bytes.
 const SMALL_BYTES: u64 = 32 << 20;
-/// A buffer is for this long, in nanoseconds,
+/// The interval that a buffer covers, in nanoseconds.
 const BUFFER_SPAN_NANOS: i64 = 10_000_000_000;
-/// with this much before,
-const BEFORE: i64 = 10_000_000_000;
-/// and this much behind it, so that there is something to interpolate with.
-const BEHIND: i64 = 1_000_000_000;
+/// The time before its interval that a buffer also holds, in nanoseconds.
+const BUFFER_BEFORE_NANOS: i64 = 10_000_000_000;
+/// The time after its interval that a buffer also holds, for interpolation, in nanoseconds.
+const BUFFER_AFTER_NANOS: i64 = 1_000_000_000;
 const MOST_BUFFERS: usize = 6;
-/// What is told first, while a buffer is still being read, holds so much before a time, in nanoseconds,
-const NEAR_BEFORE: i64 = 1_000_000_000;
-/// so much after it,
-const NEAR_AFTER: i64 = 200_000_000;
-/// and all messages of a topic that is said once, where they are no more than these: they may lie all over a recording.
-const NEAR_FIXED: u64 = 64;
+/// The time before the requested one that a quick answer covers, in nanoseconds.
+const NEAR_BEFORE_NANOS: i64 = 1_000_000_000;
+/// The time after the requested one that a quick answer covers, in nanoseconds.
+const NEAR_AFTER_NANOS: i64 = 200_000_000;
+/// The most messages of a static topic in a quick answer: they may be anywhere in a recording.
+const NEAR_STATIC_MESSAGES: u64 = 64;
 /// Clocks that differ by less than this, in nanoseconds, are the same clock.
-const CLOCKS_AGREE: u64 = 2_000_000_000;
-/// Transforms that are older than this beside the newest are of another pass of the clock.
+const MAX_CLOCK_DIFFERENCE_NANOS: u64 = 2_000_000_000;
+/// Transforms that are older than the newest by more than this are from before a jump of the clock.
 const JUMP_BACK: Duration = Duration::from_secs(10);
 
 impl Frames {
@@ -118,30 +118,30 @@ impl Frames {
         Frames(robots.collect())
     }
 
-    /// The topics that transforms come on.
+    /// The topics of transforms.
     pub fn topics(&self) -> Vec<String> {
         let mut topics: Vec<String> = self.0.iter().flat_map(RobotFrames::topics).collect();
         topics.sort();
         topics
     }
 
-    /// How often the frames have started anew, because the clock of the source was set back.
+    /// How often the frames have started over because the source's clock was set back.
     pub fn restarts(&self) -> u64 {
         self.0.iter().map(RobotFrames::restarts).sum()
     }
 
-    /// Takes in what has come since. Static transforms are said once: they must not leave unheard.
+    /// Adds the transforms that have come since. Static transforms are sent once: they must not be evicted unread.
     pub fn catch_up(&self) {
         self.0.iter().for_each(RobotFrames::catch_up);
     }
 
-    /// Every edge, as it was at `at`. Where there is no sample at that time, the nearest counts.
+    /// Every edge as it was at `at`; where there is no sample at that time, the nearest.
     pub fn at(&self, at: Stamp) -> Vec<EdgeAt> {
         self.together(|robot| robot.at(at))
     }
 
-    /// The edges that were heard of right around `at`: an answer that is there long before the whole one, which [`at`](Self::at)
-    /// gives. Nothing where the whole one is held already, or where nothing moves around this time.
+    /// The edges with samples right around `at`: a quick answer, before the complete one of [`at`](Self::at). `None`
+    /// where the complete one is in memory, or where nothing moves around this time.
     pub fn near(&self, at: Stamp) -> Option<Vec<EdgeAt>> {
         if self.0.iter().all(|robot| robot.is_small || robot.holds(at)) {
             return None;
@@ -174,7 +174,7 @@ impl Frames {
         all
     }
 
-    /// The name of a frame that a message on a topic speaks of.
+    /// The unique name of a frame in a message on a topic.
     pub fn named(&self, topic: &str, frame: &str) -> String {
         match self.of(topic) {
             Some(robot) if !frame.is_empty() => robot.robot.named(frame),
@@ -182,8 +182,8 @@ impl Frames {
         }
     }
 
-    /// The root of the tree that `frame`, as a message on `topic` calls it, is in, and where `frame` was in it at `stamp`;
-    /// `logged` is when that was said.
+    /// The root of the tree that has `frame`, as named in a message on `topic`, and the pose of `frame` in it at
+    /// `stamp`; `logged` is the message's log time.
     pub fn in_root(
         &self,
         topic: &str,
@@ -193,7 +193,7 @@ impl Frames {
     ) -> Option<(String, Pose)> {
         let own = self.of(topic)?;
         let (root, pose) = own.in_root(frame, stamp, logged)?;
-        // The first that calls its root so has the place of all others.
+        // The first robot with this root is at the place of all others.
         let first = self.0.iter().find(|robot| {
             std::ptr::eq(*robot, own) || roots_of(&robot.at(logged)).contains(&root.as_str())
         });
@@ -210,11 +210,11 @@ fn edges_at(buffer: &TransformBuffer, at: Stamp) -> Vec<EdgeAt> {
     let edges = buffer.edges().into_iter().map(|edge| {
         let (parent, child) = (edge.parent.as_str(), edge.child.as_str());
         let pose = buffer.lookup_with(parent, child, at, Extrapolation::Hold(u64::MAX));
-        // Before an edge was first heard of, nobody knew of it.
+        // Before its first sample, an edge was not known.
         let is_known = edge.is_static
             || edge
                 .range
-                .is_some_and(|range| range.start <= at.plus_nanos(BEHIND));
+                .is_some_and(|range| range.start <= at.plus_nanos(BUFFER_AFTER_NANOS));
         EdgeAt {
             parent: parent.to_owned(),
             child: child.to_owned(),
@@ -226,7 +226,7 @@ fn edges_at(buffer: &TransformBuffer, at: Stamp) -> Vec<EdgeAt> {
     edges.collect()
 }
 
-/// The frames that are in no other.
+/// The frames without a parent.
 fn roots_of(edges: &[EdgeAt]) -> Vec<&str> {
     let children: HashSet<&str> = edges.iter().map(|edge| edge.child.as_str()).collect();
     let mut roots: Vec<&str> = edges.iter().map(|edge| edge.parent.as_str()).collect();
@@ -236,7 +236,7 @@ fn roots_of(edges: &[EdgeAt]) -> Vec<&str> {
     roots
 }
 
-/// One frame exactly where another is.
+/// An identity edge between two frames.
 fn same_place(parent: &str, child: &str) -> EdgeAt {
     EdgeAt {
         parent: parent.to_owned(),
@@ -262,7 +262,7 @@ impl RobotFrames {
         RobotFrames {
             robot,
             cache: cache.clone(),
-            // Transforms lie all over a recording: to read those of all of it is to read all of it.
+            // Transforms are spread over a recording: reading all of them means reading all of it.
             is_small: messages.is_some_and(|messages| messages <= MAX_WHOLE_MESSAGES)
                 && summary.size <= SMALL_BYTES,
             buffers: Mutex::default(),
@@ -292,13 +292,13 @@ impl RobotFrames {
         edges_at(&buffer, at.plus_nanos(-behind))
     }
 
-    /// Whether the answer for a time takes no reading.
+    /// Whether the answer for a time is in memory.
     fn holds(&self, at: Stamp) -> bool {
         if self.live.is_some() {
             return true;
         }
         let key = self.key(at);
-        // Who reads a buffer has the lock: it is not there yet.
+        // A reader of a buffer holds the lock: the buffer is not there yet.
         let buffers = self.buffers.try_lock();
         buffers.is_ok_and(|buffers| buffers.iter().any(|(known, _)| *known == key))
     }
@@ -312,19 +312,23 @@ impl RobotFrames {
         let few = |topic: &String| {
             let mut channels = summary.channels.iter();
             channels.all(|one| {
-                one.channel.topic != *topic || one.messages.is_some_and(|few| few <= NEAR_FIXED)
+                one.channel.topic != *topic
+                    || one.messages.is_some_and(|few| few <= NEAR_STATIC_MESSAGES)
             })
         };
         let (few, many): (Vec<String>, Vec<String>) = fixed.into_iter().partition(few);
         let mut loader = loader();
         self.absorb(&mut loader, few, TimeRange::ALL);
-        // Of what is said again and again, and of what is said seldom, the last counts.
+        // For topics that repeat, and for rare ones, the last message counts.
         let last = Topics::Named(many.into_iter().chain(moving.iter().cloned()).collect());
         match self.cache.backfill(&last, at) {
             Ok(batch) => drop(loader.absorb(&batch)),
-            Err(error) => tracing::warn!("transforms cannot be looked up: {error}"),
+            Err(error) => tracing::warn!("cannot look up transforms: {error}"),
         }
-        let range = TimeRange::new(at.plus_nanos(-NEAR_BEFORE), at.plus_nanos(NEAR_AFTER));
+        let range = TimeRange::new(
+            at.plus_nanos(-NEAR_BEFORE_NANOS),
+            at.plus_nanos(NEAR_AFTER_NANOS),
+        );
         self.absorb(&mut loader, moving, range);
         edges_at(loader.buffer(), at.plus_nanos(-self.robot.behind))
     }
@@ -332,7 +336,7 @@ impl RobotFrames {
     fn in_root(&self, frame: &str, stamp: Stamp, logged: Stamp) -> Option<(String, Pose)> {
         let (buffer, behind) = self.buffer(logged);
         let logged = logged.plus_nanos(-behind);
-        // A clock that is far off says nothing about the recording's time.
+        // A clock that is far off has no relation to the recording's time.
         let is_near = stamp.since(logged).unsigned_abs() < BUFFER_SPAN_NANOS as u64;
         let stamp = if is_near { stamp } else { logged };
         let mut root = frame.to_owned();
@@ -360,7 +364,7 @@ impl RobotFrames {
         (self.buffer_of(at), self.robot.behind)
     }
 
-    /// Which of the buffers is for a time.
+    /// The key of the buffer for a time.
     fn key(&self, at: Stamp) -> i64 {
         if self.is_small {
             0
@@ -371,7 +375,7 @@ impl RobotFrames {
 
     fn buffer_of(&self, at: Stamp) -> Arc<TransformBuffer> {
         let key = self.key(at);
-        // One at a time: who comes second finds what the first has read.
+        // One at a time: the second caller finds what the first has read.
         let mut buffers = lock(&self.buffers);
         if let Some(found) = buffers.iter().position(|(known, _)| *known == key) {
             let entry = buffers.remove(found);
@@ -384,8 +388,8 @@ impl RobotFrames {
         } else {
             let start = Stamp::from_nanos(key.saturating_mul(BUFFER_SPAN_NANOS));
             TimeRange::new(
-                start.plus_nanos(-BEFORE),
-                start.plus_nanos(BUFFER_SPAN_NANOS + BEHIND),
+                start.plus_nanos(-BUFFER_BEFORE_NANOS),
+                start.plus_nanos(BUFFER_SPAN_NANOS + BUFFER_AFTER_NANOS),
             )
         };
         let buffer = Arc::new(self.read(range));
@@ -404,8 +408,8 @@ impl RobotFrames {
         loader.buffer().clone()
     }
 
-    /// The topics of what is said once and holds for all times, and those of what moves. The description comes first, since
-    /// joints move what it describes.
+    /// The topics of static transforms, and those of moving ones. The description comes first, since joints move what
+    /// it describes.
     fn fixed_and_moving(&self) -> (Vec<String>, Vec<String>) {
         let is_fixed = |topic: &String| {
             matches!(
@@ -423,9 +427,9 @@ impl RobotFrames {
         let query = Query::topics(topics).between(range);
         for batch in self.cache.read_as(&query, HeadClass::Scrub) {
             match batch {
-                // What cannot be used is left out here; `asof tf` tells of it.
+                // Invalid transforms are skipped here; `asof tf` reports them.
                 Ok(batch) => drop(loader.absorb(&batch)),
-                Err(error) => return tracing::warn!("transforms cannot be read on: {error}"),
+                Err(error) => return tracing::warn!("cannot read further transforms: {error}"),
             }
         }
     }
@@ -450,11 +454,11 @@ impl LiveFrames {
     fn catch_up(&mut self, cache: &BlockCache) {
         let topics = transform_topics(&cache.summary());
         if topics != self.topics || self.follow.is_none() {
-            // All that is held of them, once more: what the buffer knows already changes nothing.
+            // Everything that is held of them, once more: what the buffer already has changes nothing.
             let query = Query::topics(topics.clone());
             match cache.follow(&query) {
                 Ok(follow) => (self.topics, self.follow) = (topics, Some(follow)),
-                Err(error) => return tracing::warn!("transforms cannot be followed: {error}"),
+                Err(error) => return tracing::warn!("cannot follow transforms: {error}"),
             }
         }
         let Some(follow) = &mut self.follow else {
@@ -465,7 +469,7 @@ impl LiveFrames {
                 Ok(Followed::Batch(batch)) => {
                     let absorbed = self.loader.absorb(&batch);
                     for problem in absorbed.problems {
-                        tracing::debug!("a transform is left out: {}", problem.message);
+                        tracing::debug!("a transform was skipped: {}", problem.message);
                     }
                     if let Some(jump) = absorbed.jump {
                         tracing::warn!("{jump}");
@@ -474,14 +478,14 @@ impl LiveFrames {
                     self.behind = clocks_differ(self.loader.buffer(), batch.range().end);
                 }
                 Ok(Followed::Restarted) => {
-                    tracing::warn!("the clock was set back; the frames start anew");
+                    tracing::warn!("the clock was set back; the frames start over");
                     self.loader = live_loader(self.window);
                     self.behind = 0;
                     self.restarts += 1;
                 }
                 Ok(Followed::CaughtUp | Followed::End(_)) => return,
                 Err(error) => {
-                    tracing::warn!("transforms cannot be followed: {error}");
+                    tracing::warn!("cannot follow transforms: {error}");
                     return;
                 }
             }
@@ -489,7 +493,8 @@ impl LiveFrames {
     }
 }
 
-/// Takes in the transforms of what grows. When their clock jumps back, as that of a simulation does, it starts anew.
+/// Loads the transforms of a growing source. When their clock jumps back, as in a simulation that restarts, it starts
+/// over.
 fn live_loader(window: Option<Duration>) -> TransformLoader {
     let options = BufferOptions::default();
     let options = match window {
@@ -503,14 +508,14 @@ fn live_loader(window: Option<Duration>) -> TransformLoader {
     TransformLoader::with_options(TransformBuffer::with_options(options), loading)
 }
 
-/// How far the transforms' clock is behind that of the log, where the newest message came at `logged`.
+/// How far the transforms' clock is behind the log's, where the newest message came at `logged`.
 fn clocks_differ(buffer: &TransformBuffer, logged: Stamp) -> i64 {
     let edges = buffer.edges();
     let moving = edges.iter().filter(|edge| !edge.is_static);
     let newest = moving.filter_map(|edge| edge.range.map(|range| range.end));
     let behind = newest.max().map_or(0, |newest| logged.since(newest));
-    // Some are sent ahead of their time, some late.
-    if behind.unsigned_abs() < CLOCKS_AGREE {
+    // Some transforms are published ahead of their time, some late.
+    if behind.unsigned_abs() < MAX_CLOCK_DIFFERENCE_NANOS {
         0
     } else {
         behind

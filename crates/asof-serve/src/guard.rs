@@ -1,4 +1,4 @@
-//! Who may ask: checks of `Host`, `Origin` and token.
+//! Access control: checks of `Host`, `Origin` and token.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -12,21 +12,21 @@ use crate::page;
 /// Why a request was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It was meant for another server: DNS rebinding looks like this.
+    /// It is for another host name: possibly DNS rebinding.
     Host,
-    /// It comes from a page of another site, which names itself.
+    /// It comes from a page of another origin.
     Origin,
-    /// It comes from a page of another site, which does not name itself.
+    /// It comes from a page of another site, without an `Origin`.
     Site,
-    /// It does not know the token.
+    /// The token is missing or wrong.
     Token,
-    /// Too many are connected.
+    /// Too many clients are connected.
     Crowded,
-    /// Too much waits to be sent.
+    /// Too much data is waiting to be sent.
     NoRoom,
-    /// It is not a message that the server understands.
+    /// The message is malformed.
     Malformed,
-    /// It is longer than allowed.
+    /// The message is too long.
     Oversized,
     /// There is nothing at this path.
     Path,
@@ -60,34 +60,35 @@ impl Refusal {
     pub fn text(self) -> &'static str {
         match self {
             Refusal::Host => {
-                "this name is not the server's; open the address that `asof serve` printed, or allow the name with --allow-host"
+                "the host name is not allowed; open the address that `asof serve` printed, or allow the name with --allow-host"
             }
             Refusal::Origin => {
                 "pages of other sites may not connect; allow one with --allow-origin"
             }
-            Refusal::Site => "pages of other sites may not ask this server",
+            Refusal::Site => "pages of other sites may not send requests to this server",
             Refusal::Token => {
                 "the token is missing or wrong; open the address that `asof serve` printed"
             }
             Refusal::Crowded => "too many clients are connected; try again later",
             Refusal::NoRoom => {
-                "too much waits for other clients to take it, or this answer alone is too large; try again later"
+                "too much data is waiting to be sent to clients, or this response alone is too large; try again later"
             }
-            Refusal::Malformed => "this is not a message that the server understands",
-            Refusal::Oversized => "this message is longer than allowed",
+            Refusal::Malformed => "the message is malformed",
+            Refusal::Oversized => "the message is longer than allowed",
             Refusal::Path => "there is nothing here",
         }
     }
 }
 
-/// How often what was refused. Each sort is logged once, and each of the first few origins; after that it is only counted.
+/// Counts of refused requests. Each kind is logged once, and each of the first few origins; further ones are only
+/// counted.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     counts: [AtomicU64; Refusal::ALL.len()],
     origins: Mutex<BTreeSet<String>>,
 }
 
-/// So many different origins are logged.
+/// The most origins that are logged.
 const MOST_ORIGINS: usize = 8;
 
 impl Refusals {
@@ -95,13 +96,13 @@ impl Refusals {
         if self.count(refusal) == 0 {
             let what: String = what.chars().take(200).collect();
             tracing::warn!(
-                "refused: {} ({what:?}); further ones are counted and not logged",
+                "refused: {} ({what:?}); further ones are counted but not logged",
                 refusal.text()
             );
         }
     }
 
-    /// Notes a page of another site, and says how it could be allowed.
+    /// Counts a request from a page of another origin; returns how to allow it.
     pub fn note_origin(&self, headers: &HeaderMap) -> String {
         self.count(Refusal::Origin);
         let all: Vec<&HeaderValue> = headers.get_all(header::ORIGIN).iter().collect();
@@ -110,10 +111,10 @@ impl Refusals {
                 Some(origin) => format!(
                     "pages of {origin} may not connect; allow them with --allow-origin {origin}"
                 ),
-                // A page without an address, such as one in a sandbox or a file, cannot be told from any other.
+                // A page without an address, such as a sandboxed page or a file, cannot be told from any other.
                 None => format!("pages of {one:?} may not connect, and cannot be allowed"),
             },
-            _ => "a request comes from one page, and this one names several origins".to_owned(),
+            _ => "the request has several Origin headers".to_owned(),
         };
         let text: String = text.chars().take(600).collect();
         let mut known = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
@@ -139,7 +140,7 @@ impl Refusals {
     }
 }
 
-/// Whether text is an origin and nothing else: it is printed, and meant to be copied into a command.
+/// Whether text is nothing but an origin: it is printed, to be copied into a command.
 fn is_origin(text: &str) -> bool {
     let rest = text
         .strip_prefix("http://")
@@ -150,18 +151,18 @@ fn is_origin(text: &str) -> bool {
     })
 }
 
-/// What a request must bring along.
+/// What a request needs to be accepted.
 #[derive(Debug)]
 pub(crate) struct Guard {
     pub token: Option<String>,
-    /// Names that are the server's own, in lower case.
+    /// The server's own names, in lower case.
     hosts: Vec<String>,
     origins: Vec<String>,
     port: u16,
     is_local: bool,
 }
 
-/// What a request brings along as its token.
+/// How a request carries its token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Credential {
     /// None was needed, or it came in a header.
@@ -191,7 +192,7 @@ impl Guard {
         }
     }
 
-    /// The name of the cookie that holds the token; a browser keeps cookies of all ports together.
+    /// The name of the token's cookie, which includes the port: browsers share cookies between ports.
     pub fn cookie_name(&self) -> String {
         format!("asof_{}", self.port)
     }
@@ -219,7 +220,7 @@ impl Guard {
         }
         let host = authority.host().to_ascii_lowercase();
         let bare = host.trim_start_matches('[').trim_end_matches(']');
-        // An address cannot be rebound; a name can, unless it is one of ours.
+        // An IP address cannot be rebound; a name can, unless it is one of ours.
         let is_address = bare
             .parse::<std::net::IpAddr>()
             .is_ok_and(|address| !self.is_local || address.is_loopback());
@@ -230,7 +231,7 @@ impl Guard {
         }
     }
 
-    /// A browser says which page asks. One of ours has the server's own address as its origin.
+    /// Browsers send the origin of the page. For our own page it is the server's address.
     fn check_origin(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         let mut origins = headers.get_all(header::ORIGIN).iter();
         let (Some(origin), None) = (origins.next(), origins.next()) else {
@@ -245,8 +246,8 @@ impl Guard {
         }
     }
 
-    /// Whether a request that has been checked may change something: from a page it must be the server's own, whatever
-    /// other pages may look.
+    /// Whether a checked request may change something: from a page, only from the server's own, even if other origins
+    /// may read.
     pub fn may_change(headers: &HeaderMap) -> bool {
         headers.get_all(header::ORIGIN).iter().all(|origin| {
             let origin = origin.to_str().unwrap_or_default();
@@ -284,8 +285,8 @@ impl Guard {
     }
 }
 
-/// A browser leaves `Origin` out where a page asks and may not see the answer, but says that it is another site's. The work
-/// would be done all the same. The page itself may be opened from anywhere.
+/// Browsers omit `Origin` where a page may not read the response, but mark the request as cross-site. The work would
+/// be done all the same. The page itself may be opened from anywhere.
 fn check_site(headers: &HeaderMap, uri: &Uri) -> Result<(), Refusal> {
     let is_own = |site: &HeaderValue| matches!(site.as_bytes(), b"same-origin" | b"none");
     let mut sites = headers.get_all("sec-fetch-site").iter();
@@ -297,7 +298,7 @@ fn check_site(headers: &HeaderMap, uri: &Uri) -> Result<(), Refusal> {
     }
 }
 
-/// Whether an origin is the address that the request itself is for.
+/// Whether an origin is the address of the request itself.
 fn is_own(origin: &str, headers: &HeaderMap) -> bool {
     let host = headers
         .get(header::HOST)
@@ -309,7 +310,7 @@ fn is_own(origin: &str, headers: &HeaderMap) -> bool {
     })
 }
 
-/// Takes as long for a wrong token as for the right one.
+/// Compares in constant time.
 fn is_same(given: &str, token: &str) -> bool {
     given.len() == token.len()
         && given

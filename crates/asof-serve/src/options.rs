@@ -1,4 +1,4 @@
-//! How a server is set up, and why it could not be.
+//! The options of a server, and the errors of starting one.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -12,78 +12,78 @@ use crate::queries::QueryEngine;
 use crate::recordings::RecordingList;
 use crate::snapshots::SnapshotTaker;
 
-/// How a [`Server`](crate::Server) is set up.
+/// The options of a [`Server`](crate::Server).
 #[derive(Debug, Clone)]
 pub struct ServeOptions {
-    /// Where it listens. Any other address than this machine's own needs the token.
+    /// The address to listen on. Any address but this machine's own needs the token.
     pub listen: SocketAddr,
-    /// Whether the next free port will do, where the one in `listen` is taken.
+    /// Whether to take the next free port where the one in `listen` is taken.
     pub any_port: bool,
-    /// The secret that a client must know; one is made up where it is needed and none is given.
+    /// The secret that clients must send; one is generated where it is needed and not given.
     pub token: Option<String>,
-    /// Names that the server goes by, beside its addresses and `localhost`.
+    /// Host names of the server, besides its addresses and `localhost`.
     pub hosts: Vec<String>,
-    /// Other sites whose pages may connect, such as `https://app.foxglove.dev`.
+    /// Other origins whose pages may connect, such as `https://app.foxglove.dev`.
     pub origins: Vec<String>,
-    /// Folders whose files viewers may fetch: meshes of a robot's description. None by default.
+    /// Folders whose files viewers may fetch, such as meshes of a robot's description. None by default.
     pub assets: Vec<PathBuf>,
-    /// Robots of which the source has the topics, each under a prefix of its own. Without any, all topics are one robot's.
+    /// The robots in the source, each under its own topic prefix. Without any, all topics belong to one robot.
     pub robots: Vec<RobotDescription>,
-    /// The file that people's notes about the recording are kept in, see [`Annotations`](crate::Annotations). Without it none
-    /// can be made.
+    /// The file for annotations of the recording, see [`Annotations`](crate::Annotations). Without it none can be
+    /// made.
     pub annotations: Option<PathBuf>,
-    /// A layout for the page, as the page saves it, or as Foxglove and Lichtblick do: JSON. Without it the page makes its own.
+    /// A layout for the page in JSON, as saved by the page, Foxglove or Lichtblick. Without it the page chooses one.
     pub layout: Option<String>,
-    /// Where the page gets tiles of maps from: an address with `{z}`, `{x}` and `{y}`. Without it nothing is fetched from
-    /// anywhere.
+    /// The address of map tiles, with `{z}`, `{x}` and `{y}`. Without it the page does not fetch anything from
+    /// elsewhere.
     pub tiles: Option<String>,
-    /// Bytes for what was read: three quarters for the block cache, the rest (64 MB at least) for what a few
-    /// players have read ahead and what waits to be sent.
+    /// Memory for what was read, in bytes: three quarters for the block cache, the rest (at least 64 MB) for
+    /// read-ahead of players and for data that waits to be sent.
     pub cache_bytes: u64,
-    /// Times are counted from here. Without it from the start of the source, or, where one that grows holds nothing yet, from
-    /// now.
+    /// Times are relative to this one. By default to the start of the source, or to now where a growing source is
+    /// still empty.
     pub start: Option<Stamp>,
-    /// Where what was read of a recording is kept for later. Nowhere by default.
+    /// Where blocks are cached on disk. Nowhere by default.
     pub disk: Option<asof_blocks::DiskOptions>,
-    /// What answers queries about the source; without it the page has no panel for them.
+    /// Answers queries about the source; without it the page has no query panel.
     pub queries: Option<Arc<dyn QueryEngine>>,
-    /// What writes snapshots of a running robot when it is asked to over HTTP; without it none are written.
+    /// Writes snapshots of a running robot on request over HTTP; without it none are written.
     pub snapshots: Option<Arc<dyn SnapshotTaker>>,
-    /// Many recordings, which the page shows a list of where the source has no name; without it there is no list.
+    /// A list of recordings, which the page shows where the source has no name; without it there is no list.
     pub recordings: Option<Arc<dyn RecordingList>>,
-    /// What one client can make the server hold, and how many of them there can be.
+    /// Limits on clients, and on the memory of each.
     pub limits: ServeLimits,
 }
 
-/// What a client can cost.
+/// Limits on the resources of clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServeLimits {
     /// Open connections of all kinds.
     pub connections: usize,
-    /// Open WebSockets, each with a player of its own.
+    /// Open WebSockets, each with its own player.
     pub clients: usize,
     /// The longest message that a client may send, in bytes.
     pub message_bytes: usize,
     /// Topics that one client can subscribe to.
     pub subscriptions: usize,
-    /// Bytes that wait to be sent to one client; what is older gives way.
+    /// Bytes that may wait to be sent to one client; older messages are dropped.
     pub outbox_bytes: usize,
-    /// Bytes that wait to be sent, over all clients: answers over HTTP, and what their WebSockets have not taken yet. Where
-    /// there is no room for more, messages give way, and those clients are let go that have taken nothing for
-    /// `stalled_after`. Nothing larger than this is sent at all.
+    /// Bytes that may wait to be sent to all clients together: HTTP responses and unsent WebSocket messages. When the
+    /// limit is reached, messages are dropped, and clients that have read nothing for `stalled_after` are
+    /// disconnected. Nothing larger than this is ever sent.
     pub waiting_bytes: usize,
-    /// Bytes of finished series, tracks and states, for all clients together.
+    /// Bytes of computed series, tracks and states that are cached for all clients together.
     pub series_bytes: usize,
-    /// The largest answer to one request, in bytes.
+    /// The largest response to one request, in bytes.
     pub answer_bytes: usize,
-    /// The bytes of the files that can be opened from the page at once: they are copied to a temporary folder.
+    /// The bytes of all files that are opened from the page: they are copied to a temporary folder.
     pub opened_bytes: u64,
     /// The largest file that a viewer can fetch, in bytes.
     pub asset_bytes: usize,
-    /// A client that takes nothing for so long is left alone: nothing is played for it, and it has to go where there is no
-    /// room for what others are owed, or no place for another connection.
+    /// A client that reads nothing for this long is stalled: nothing is played for it, and it is disconnected when
+    /// others need its memory or its connection.
     pub stalled_after: Duration,
-    /// A client that takes nothing for so long is disconnected.
+    /// A client that reads nothing for this long is disconnected.
     pub dropped_after: Duration,
 }
 
@@ -106,7 +106,7 @@ impl Default for ServeLimits {
     }
 }
 
-/// The port that Foxglove and Lichtblick try by themselves.
+/// The port that Foxglove and Lichtblick try by default.
 pub const DEFAULT_PORT: u16 = 8765;
 
 impl Default for ServeOptions {
@@ -133,33 +133,33 @@ impl Default for ServeOptions {
     }
 }
 
-/// Why there is no server.
+/// Why a server cannot be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The address cannot be had.
+    /// The address cannot be bound.
     #[error("cannot listen on {address}: {cause}; choose another with --listen")]
     Bind {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         cause: std::io::Error,
     },
-    /// The system refused something else.
+    /// Another error of the operating system.
     #[error("cannot start the server: {0}")]
     System(#[from] std::io::Error),
-    /// Tiles cannot be fetched from there.
+    /// The tile address is invalid.
     #[error(
-        "'{address}' is not an address of tiles: {reason}; give one such as https://tile.example.org/{{z}}/{{x}}/{{y}}.png"
+        "'{address}' is not an address for map tiles: {reason}; use one such as https://tile.example.org/{{z}}/{{x}}/{{y}}.png"
     )]
     Tiles {
-        /// What was given.
+        /// The given address.
         address: String,
-        /// What is wrong with it.
+        /// Why it is invalid.
         reason: &'static str,
     },
-    /// No random bytes for a token.
-    #[error("cannot make a token: {0}; give one yourself")]
+    /// There are no random bytes for a token.
+    #[error("cannot generate a token: {0}; give one yourself")]
     Random(String),
 }

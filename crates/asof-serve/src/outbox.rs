@@ -1,4 +1,4 @@
-//! What waits to be sent to one client.
+//! The queue of one client's outgoing messages.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,34 +10,34 @@ use tokio::sync::Notify;
 use crate::foxglove::time_frame;
 use crate::waiting::{Connection, Reservation};
 
-/// What an entry is about: of two with one key, the later replaces the earlier.
+/// What an entry is about: a later entry replaces an earlier one of the same key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Key {
-    /// Never replaced: answers, and messages of those who want every one.
+    /// Never replaced: responses, and messages of subscriptions to every message.
     None,
-    /// The state of playing.
+    /// The playback state.
     State,
-    /// Where the frames are.
+    /// The poses of the frames.
     Frames,
-    /// What is held in memory.
+    /// The times that are in memory.
     Loaded,
-    /// What is wrong with the recording.
+    /// The problems of the recording.
     Problems,
-    /// What is held of a running robot.
+    /// The window of a running robot.
     Window,
-    /// Which topics there are.
+    /// The list of topics.
     Topics,
-    /// What time it is. It comes after everything that was known by then.
+    /// The time. It comes after everything that was known by then.
     Time,
-    /// What is known on a topic, in the form that was asked for.
+    /// The latest message of a topic, in one form.
     Topic(u32),
 }
 
-/// A queue that never grows beyond its bytes: the latest wins, per topic.
+/// A queue with a byte limit, in which the latest message of a topic wins.
 ///
-/// The side that fills it never waits. The side that sends takes what is there, in order. Messages of topics give way when
-/// there is no room, and are counted. What is said about channels, playing and the like never does: a client that has missed
-/// it cannot make sense of the rest. Those who fill it with that are held up instead, see [`Outbox::is_congested`].
+/// Adding never waits. The sender takes entries in order. When there is no room, messages of topics are dropped, and
+/// counted. Entries about channels, playback and the like are never dropped: a client that missed one could not
+/// interpret the rest. Their producers are held up instead, see [`Outbox::is_congested`].
 #[derive(Debug)]
 pub(crate) struct Outbox {
     inner: Mutex<Inner>,
@@ -46,7 +46,7 @@ pub(crate) struct Outbox {
     connection: Arc<Connection>,
 }
 
-/// Something to be sent now. Its bytes count until this is dropped.
+/// An entry that is being sent. Its bytes count until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub frame: Message,
@@ -57,9 +57,9 @@ pub(crate) struct Outgoing {
 struct Inner {
     queue: VecDeque<Entry>,
     bytes: usize,
-    /// Bytes of what never gives way.
+    /// Bytes of entries that are never dropped.
     bytes_said: usize,
-    /// Messages that gave way to later ones, by topic.
+    /// Dropped messages by topic.
     dropped: BTreeMap<String, u64>,
     /// Since when one entry is being sent.
     sending: Option<Instant>,
@@ -71,16 +71,16 @@ struct Inner {
 #[derive(Debug)]
 struct Entry {
     key: Key,
-    /// Whose counter goes up when this gives way; what has none never does.
+    /// The topic whose counter is incremented when this is dropped; an entry without one is never dropped.
     topic: Option<String>,
-    /// What the client's clock has to show when the frame comes.
+    /// The client's clock when the frame arrives.
     time: Option<u64>,
     frame: Option<Message>,
     bytes: usize,
     room: Reservation,
 }
 
-/// What an entry takes beside its frame.
+/// The size of an entry without its frame.
 const OVERHEAD: usize = size_of::<Entry>() + 64;
 
 impl Outbox {
@@ -93,14 +93,14 @@ impl Outbox {
         }
     }
 
-    /// Room for a message of about so many bytes, to be asked for before it is made. Where there is none, the message counts
-    /// as dropped.
+    /// Reserves room for a message of about this many bytes, before it is made. Where there is none, the message
+    /// counts as dropped.
     pub fn room(&self, topic: &str, bytes: usize) -> Option<Reservation> {
         loop {
             if let Some(room) = self.connection.try_reserve(bytes + OVERHEAD) {
                 return Some(room);
             }
-            // Older ones of this client go before newer ones.
+            // Older messages of this client are dropped before newer ones.
             if !self.lock().give_way() {
                 self.missed(topic, 1);
                 return None;
@@ -108,32 +108,32 @@ impl Outbox {
         }
     }
 
-    /// Adds a message of a topic; one with the same key that still waits gives way, and keeps its place in the queue.
+    /// Adds a message of a topic; it replaces a waiting one of the same key, at its place in the queue.
     pub fn push(&self, key: Key, topic: &str, frame: Message, room: Reservation) {
         self.add(key, Some(topic), None, Some(frame), Some(room));
     }
 
-    /// Adds a message of a topic, which comes at this time of the client's clock.
+    /// Adds a message of a topic for this time of the client's clock.
     pub fn push_at(&self, time: u64, topic: &str, frame: Message, room: Reservation) {
         self.add(Key::None, Some(topic), Some(time), Some(frame), Some(room));
     }
 
-    /// Adds what has to be heard.
+    /// Adds an entry that is never dropped.
     pub fn say(&self, key: Key, frame: Message) {
         self.add(key, None, None, Some(frame), None);
     }
 
-    /// Room for something that has no topic, and that the client can ask for again.
+    /// Reserves room for a response without a topic, which the client can request again.
     pub fn room_for_answer(&self, bytes: usize) -> Option<Reservation> {
         self.connection.try_reserve(bytes + OVERHEAD)
     }
 
-    /// Adds an answer.
+    /// Adds a response.
     pub fn answer(&self, frame: Message, room: Option<Reservation>) {
         self.add(Key::None, None, None, Some(frame), room);
     }
 
-    /// Adds what time it is, by the client's clock.
+    /// Adds the time of the client's clock.
     pub fn tell_time(&self, time: u64) {
         self.add(Key::Time, None, Some(time), None, None);
     }
@@ -167,7 +167,7 @@ impl Outbox {
         };
         inner.count(&entry);
         match waiting {
-            // A time that is told too early stamps what comes after it wrong.
+            // A time that is sent too early would give later messages a wrong time.
             Some(at) if entry.key == Key::Time => {
                 inner.take_out(at);
                 inner.queue.push_back(entry);
@@ -201,23 +201,23 @@ impl Outbox {
         }
     }
 
-    /// How long the client has not taken what was sent.
+    /// How long the client has not read what was sent.
     pub fn stalled_for(&self, now: Instant) -> Duration {
         let since = self.lock().sending;
         since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
-    /// Whether so much waits that cannot give way that the client should not be listened to until it has taken some.
+    /// Whether so much waits that cannot be dropped that the client should not be listened to until it has read some.
     pub fn is_congested(&self) -> bool {
         self.lock().bytes_said > self.most_bytes
     }
 
-    /// Counts messages that were not even put in: so many came at once.
+    /// Counts messages that were dropped before they were added, because too many came at once.
     pub fn missed(&self, topic: &str, count: u64) {
         self.lock().miss(topic, count);
     }
 
-    /// Messages that gave way to later ones, by topic.
+    /// Dropped messages by topic.
     pub fn dropped(&self) -> BTreeMap<String, u64> {
         self.lock().dropped.clone()
     }
@@ -228,7 +228,7 @@ impl Outbox {
         self.lock().bytes
     }
 
-    /// Forgets what waits for this key, which nobody wants any more.
+    /// Removes the waiting entry of this key, which is no longer wanted.
     pub fn forget(&self, key: &Key) {
         let mut inner = self.lock();
         if let Some(at) = inner.queue.iter().position(|known| known.key == *key) {
@@ -236,7 +236,7 @@ impl Outbox {
         }
     }
 
-    /// Gives up messages of topics, from the oldest, until no more than so many bytes wait.
+    /// Drops messages of topics, from the oldest, until at most this many bytes wait.
     pub fn trim(&self, most_bytes: usize) {
         self.lock().trim(most_bytes, 0);
     }
@@ -276,7 +276,7 @@ impl Inner {
         }
     }
 
-    /// Gives up the oldest messages of topics; the last `spared` of the queue stay whatever they take.
+    /// Drops the oldest messages of topics; the last `spared` of the queue always stay.
     fn trim(&mut self, most_bytes: usize, spared: usize) {
         while self.bytes > most_bytes {
             let end = self.queue.len().saturating_sub(spared);
@@ -289,7 +289,7 @@ impl Inner {
         }
     }
 
-    /// Gives up the oldest message of a topic; whether there was one.
+    /// Drops the oldest message of a topic; returns whether there was one.
     fn give_way(&mut self) -> bool {
         let oldest = self.queue.iter().position(|entry| entry.topic.is_some());
         let old = oldest.and_then(|at| self.take_out(at));

@@ -1,4 +1,4 @@
-//! The page, as it was built from `web/`; `ci/page/web` proves that it still is.
+//! The page, as built from `web/`; `ci/page/web` checks that it is up to date.
 
 /// A file of the page.
 pub(crate) struct PageFile {
@@ -6,7 +6,7 @@ pub(crate) struct PageFile {
     pub bytes: &'static [u8],
 }
 
-/// The file at a path; there are no others, so nothing can be reached from here.
+/// The file at a path. There are no others: no path reaches the file system.
 pub(crate) fn file(path: &str) -> Option<PageFile> {
     let (media_type, bytes): (_, &[u8]) = match path {
         "/" => (

@@ -1,20 +1,20 @@
-//! What the page is told to show, and what a browser lets it do.
+//! Options of the page, and its content security policy.
 
 use axum::http::HeaderValue;
 use serde_json::Value;
 
 use crate::options::{ServeError, ServeOptions};
 
-/// What a browser lets the page do: nothing beyond this server.
+/// The content security policy of the page: nothing beyond this server.
 pub(crate) const POLICY: &str = "default-src 'self'; img-src 'self' blob: data:; style-src 'self' 'unsafe-inline'; connect-src 'self' blob: data:; object-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
-/// What the page is told to show.
+/// Options of the page.
 pub(crate) struct PageOptions {
-    /// The layout that it starts with: JSON, or a text that is none.
+    /// The first layout: JSON, or text that is not JSON.
     pub layout: Value,
-    /// Where it gets tiles of maps from.
+    /// The address of map tiles.
     pub tiles: Option<String>,
-    /// What a browser lets it do; `None` where that is [`POLICY`].
+    /// The content security policy; `None` for [`POLICY`].
     pub policy: Option<HeaderValue>,
 }
 
@@ -39,7 +39,7 @@ impl PageOptions {
     }
 }
 
-/// Refuses an address that no tile can come from.
+/// Refuses an address that cannot be one of tiles.
 pub(crate) fn check_tiles(address: &str) -> Result<(), ServeError> {
     let wrong = |reason| ServeError::Tiles {
         address: address.to_owned(),
@@ -49,26 +49,26 @@ pub(crate) fn check_tiles(address: &str) -> Result<(), ServeError> {
         .iter()
         .all(|part| address.contains(part))
     {
-        return Err(wrong("it lacks {z}, {x} or {y}"));
+        return Err(wrong("it needs {z}, {x} and {y}"));
     }
     origin_of(address).map(drop).map_err(wrong)
 }
 
-/// The scheme, host and port of an address, as a policy names them.
+/// The scheme, host and port of an address, as written in a policy.
 fn origin_of(address: &str) -> Result<&str, &'static str> {
     let start = ["https://", "http://"]
         .iter()
         .find(|scheme| address.starts_with(**scheme))
-        .ok_or("it starts with neither https:// nor http://")?
+        .ok_or("it does not start with https:// or http://")?
         .len();
     let end = address[start..]
         .find(['/', '?', '#'])
         .map_or(address.len(), |at| start + at);
     let host = &address[start..end];
-    // Whatever else is there would be another word of the policy.
+    // Anything else would be another word of the policy.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':');
     if host.is_empty() || !host.chars().all(is_plain) {
-        return Err("its host is not a name");
+        return Err("its host is not a valid name");
     }
     Ok(&address[..end])
 }

@@ -1,4 +1,4 @@
-//! Queries about the source, for those builds that have an engine for them.
+//! Queries about the source, for builds with a query engine.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,32 +10,32 @@ use serde_json::{Value, json};
 
 use crate::refusal::Refusal;
 
-/// Queries that run at once.
-pub(crate) const AT_ONCE: usize = 2;
-/// Rows of an answer, unless fewer are asked for.
+/// At most this many queries run at once.
+pub(crate) const MOST_QUERIES: usize = 2;
+/// The most rows of an answer, unless fewer are requested.
 pub(crate) const MOST_ROWS: usize = 10_000;
-/// A query has to be done by then.
+/// The time limit of a query.
 const MOST_TIME: Duration = Duration::from_mins(1);
 
-/// Answers queries about the source for the page, which shows them as tables and plots.
+/// Answers queries of the page about the source.
 pub trait QueryEngine: Send + Sync {
-    /// Runs a query, within its limits.
+    /// Runs a query within its limits.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// When the query cannot be answered.
     fn answer(&self, query: &str, limits: &QueryLimits) -> Result<QueryAnswer, Refusal>;
 }
 
-/// How much of an answer is wanted, and for how long.
+/// The limits of a query.
 #[derive(Debug, Clone)]
 pub struct QueryLimits {
-    /// Rows at most.
+    /// The most rows.
     pub rows: usize,
-    /// Bytes of the rows at most.
+    /// The most bytes of rows.
     pub bytes: usize,
-    /// After this the query ends with what there is.
+    /// After this time the query ends with the rows so far.
     pub time: Duration,
-    /// Times are counted from here.
+    /// Times are relative to this one.
     pub start: Stamp,
     given_up: Arc<AtomicBool>,
 }
@@ -53,7 +53,7 @@ impl QueryLimits {
         (limits, GiveUp(given_up))
     }
 
-    /// Whether nobody waits for the answer any more.
+    /// Whether the client has disconnected.
     pub fn is_given_up(&self) -> bool {
         self.given_up.load(Ordering::Relaxed)
     }
@@ -68,14 +68,14 @@ impl Drop for GiveUp {
     }
 }
 
-/// What a query found.
+/// The result of a query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QueryAnswer {
     /// The columns.
     pub columns: Vec<QueryColumn>,
     /// The rows, each a JSON array with a value for each column.
     pub rows: Vec<String>,
-    /// Why these are not all rows; `None` where they are.
+    /// Why rows are missing; `None` where all are there.
     pub cut: Option<String>,
 }
 
@@ -84,18 +84,18 @@ pub struct QueryAnswer {
 pub struct QueryColumn {
     /// Its name, as the query gives it.
     pub name: String,
-    /// What its values are.
+    /// The kind of its values.
     pub kind: QueryKind,
 }
 
-/// What the values of a column are.
+/// The kind of a column's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueryKind {
     /// Nanoseconds since [`QueryLimits::start`].
     Time,
-    /// Numbers; `null` for what JSON has no number for.
+    /// Numbers; `null` where JSON has no number.
     Number,
-    /// Texts as a person reads them.
+    /// Readable text.
     Text,
 }
 

@@ -1,4 +1,4 @@
-//! Decoded messages, in the forms that the panels of a page ask for.
+//! Decoded messages, in the forms of the page's panels.
 
 use arrow_array::Array as _;
 use arrow_schema::{DataType, Field, Fields};
@@ -16,7 +16,7 @@ pub(crate) fn json_of(decoders: &mut Decoders, message: &Message) -> Result<Vec<
     Ok(out)
 }
 
-/// The frame that a message is given in.
+/// The frame of a message.
 pub(crate) fn frame_of(record: &Record) -> Option<String> {
     let frame = record
         .text("frame_id")
@@ -32,11 +32,11 @@ pub(crate) struct FieldEntry {
     pub kind: &'static str,
 }
 
-/// The fields of a channel that can be shown over time. Lists count as far as `sample` has elements.
+/// The fields of a channel that can be shown over time. Lists have as many elements as in `sample`.
 pub(crate) fn fields_of(decoder: &Decoder, sample: Option<&Record>) -> Vec<FieldEntry> {
     let mut found = Vec::new();
     let schema = decoder.schema();
-    // The table's own times come first: they are no fields of the message.
+    // The table's own times come first: they are not fields of the message.
     let added = schema
         .fields()
         .iter()
@@ -47,10 +47,10 @@ pub(crate) fn fields_of(decoder: &Decoder, sample: Option<&Record>) -> Vec<Field
     found
 }
 
-/// A column of an archetype, and which of its parts are plotted; none where it is a number.
+/// A column of an archetype, and which of its components are plotted; empty for a number.
 type PlotColumn = (&'static str, &'static [&'static str]);
 
-/// What is worth a plot at first sight of each archetype.
+/// The default plots of each archetype.
 const PLOTS: &[(&str, &[PlotColumn])] = &[
     ("Twist", &[("linear", &["x"]), ("angular", &["z"])]),
     (
@@ -68,7 +68,7 @@ const PLOTS: &[(&str, &[PlotColumn])] = &[
     ("MagneticField", &[("magnetic_field", &["x", "y", "z"])]),
 ];
 
-/// Fields of a channel that are worth a plot at first sight, as its schema has them; none where that is not known.
+/// The default plots of a channel, as paths of its schema; empty where that is not known.
 pub(crate) fn plot_of(channel: &Channel) -> Vec<String> {
     let Some(archetype) = Archetype::of(channel.type_name()) else {
         return Vec::new();
@@ -87,7 +87,7 @@ pub(crate) fn plot_of(channel: &Channel) -> Vec<String> {
     };
     let mut found = Vec::new();
     for (column, parts) in *columns {
-        // The first of the column's ways through the message that this flavour has.
+        // The first of the column's paths that this flavour of the message has.
         let ways = archetype.paths_of(column).iter().map(|path| match parts {
             [] => vec![(*path).to_owned()],
             parts => parts.iter().map(|part| format!("{path}.{part}")).collect(),
@@ -100,7 +100,7 @@ pub(crate) fn plot_of(channel: &Channel) -> Vec<String> {
     found
 }
 
-/// Lists show so many elements in a choice of fields; more can be named by hand.
+/// At most this many list elements are offered as fields; others can be entered by hand.
 const MOST_ITEMS: usize = 32;
 const MOST_FIELDS: usize = 2000;
 

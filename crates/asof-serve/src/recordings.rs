@@ -1,4 +1,4 @@
-//! Many recordings, for the page to choose from.
+//! A list of recordings for the page.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,24 +14,24 @@ use crate::app::App;
 use crate::changes::{json_of, wrong};
 use crate::refusal::Refusal;
 
-/// Recordings of an answer.
+/// The most recordings of one response.
 const MOST_LISTED: usize = 200;
 
-/// Knows many recordings, and opens one: what answers the page's list is handed to the server.
+/// Lists recordings and opens them; given to the server by the caller.
 pub trait RecordingList: Send + Sync {
-    /// What the page calls all of them.
+    /// The page's title for the list.
     fn name(&self) -> String;
 
-    /// The recordings that are meant, the newest first.
+    /// The recordings that match, the newest first.
     ///
     /// # Errors
-    /// Why there is no answer, as a sentence for the person who asked.
+    /// Why the search failed, as a sentence for the user.
     fn find(&self, asked: &RecordingsAsked) -> Result<Vec<ListedRecording>, Refusal>;
 
-    /// Shows a recording; the address to look at it.
+    /// Serves a recording; returns the address to open.
     ///
     /// # Errors
-    /// When it cannot be opened, in words for that person.
+    /// When it cannot be opened, as a sentence for the user.
     fn open(&self, recording: &str) -> Result<String, Refusal>;
 }
 
@@ -41,42 +41,42 @@ impl fmt::Debug for dyn RecordingList {
     }
 }
 
-/// Which recordings are meant: those that fulfil everything that is said. What is empty says nothing.
+/// A filter of recordings. All conditions must hold; an empty one is ignored.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct RecordingsAsked {
-    /// Words that are in the path, the robot, the site, the date or the tags.
+    /// Words in the path, the robot, the site, the date or the tags.
     pub text: String,
-    /// Names or globs of robots, with commas between them.
+    /// Names or globs of robots, separated by commas.
     pub robot: String,
-    /// Names or globs of topics, with commas between them.
+    /// Names or globs of topics, separated by commas.
     pub topic: String,
-    /// With something at or after this time or day.
+    /// With messages at or after this time or day.
     pub since: String,
-    /// With something at or before this time or day.
+    /// With messages at or before this time or day.
     pub until: String,
-    /// How many are passed over.
+    /// How many matches are skipped.
     pub from: usize,
 }
 
 /// A recording of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedRecording {
-    /// What [`RecordingList::open`] knows it by.
+    /// Its identifier for [`RecordingList::open`].
     pub recording: String,
     /// From the first message to the last.
     pub range: TimeRange,
-    /// Messages in all.
+    /// The number of messages.
     pub messages: Option<u64>,
-    /// Bytes.
+    /// Its size in bytes.
     pub size: u64,
-    /// Whose it is.
+    /// The robot.
     pub robot: Option<String>,
-    /// Where it was made.
+    /// The site.
     pub site: Option<String>,
-    /// What is said of it.
+    /// Its tags.
     pub tags: BTreeMap<String, String>,
-    /// How many things are wrong with it.
+    /// The number of problems.
     pub problems: u64,
 }
 
@@ -97,13 +97,13 @@ impl ListedRecording {
     }
 }
 
-/// The recordings that are meant, some of them.
+/// The matching recordings, one page of them.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Query(asked): Query<RecordingsAsked>,
 ) -> Response {
     let Some(recordings) = app.recordings.clone() else {
-        return wrong("this server shows one recording, and has no list of them");
+        return wrong("this server serves one recording; it does not have a list");
     };
     let from = asked.from;
     match tokio::task::spawn_blocking(move || recordings.find(&asked)).await {
@@ -122,10 +122,10 @@ pub(crate) struct Chosen {
     recording: String,
 }
 
-/// Shows one of them.
+/// Opens one of them.
 pub(crate) async fn open(State(app): State<Arc<App>>, Query(asked): Query<Chosen>) -> Response {
     let Some(recordings) = app.recordings.clone() else {
-        return wrong("this server shows one recording, and has no list of them");
+        return wrong("this server serves one recording; it does not have a list");
     };
     match tokio::task::spawn_blocking(move || recordings.open(&asked.recording)).await {
         Ok(Ok(address)) => json_of(&json!({ "url": address })),
@@ -134,7 +134,7 @@ pub(crate) async fn open(State(app): State<Arc<App>>, Query(asked): Query<Chosen
     }
 }
 
-/// By start, the newest first; what has no time comes last.
+/// By start, the newest first; those without a time come last.
 pub fn newest_first(recordings: &mut [ListedRecording]) {
     let start = |one: &ListedRecording| {
         if one.range.is_empty() {

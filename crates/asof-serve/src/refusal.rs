@@ -1,6 +1,6 @@
-//! Why a person is not given what they asked for.
+//! Why a request of the page is refused.
 
-/// Why there is no answer: a sentence that the page shows to the person who asked.
+/// Why a request is refused: a sentence that the page shows to the user.
 ///
 /// ```
 /// use asof_serve::Refusal;

@@ -1,4 +1,4 @@
-//! The HTTP side of the API. `API.md` describes it.
+//! The HTTP part of the API, described in `API.md`.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -72,8 +72,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         .with_state(Arc::clone(app))
 }
 
-/// Nothing is answered before the request has shown that it may ask. Every answer, a refusal too, has the headers that
-/// keep a browser from making more of it than it is.
+/// Checks every request before it is answered. Every response, a refusal too, has the security headers.
 async fn guarded(State(app): Shared, request: Request, next: Next) -> Response {
     let mut response = checked(&app, request, next).await;
     let headers = response.headers_mut();
@@ -93,7 +92,7 @@ async fn checked(app: &App, request: Request, next: Next) -> Response {
             let text = app.refusals.note_origin(request.headers());
             return (Refusal::Origin.status(), format!("{text}\n")).into_response();
         }
-        // The path alone: what is in the query may be a secret that is nearly right.
+        // Only the path: the query may contain a secret that is almost right.
         Err(refusal) => return refused(app, refusal, request.uri().path()),
     };
     let is_reading = request.method() == Method::GET || request.method() == Method::HEAD;
@@ -123,7 +122,7 @@ pub(crate) const SAFE_HEADERS: [(header::HeaderName, &str); 6] = [
     (header::CACHE_CONTROL, "no-store"),
 ];
 
-/// The token leaves the address, and stays in a cookie that no script and no other site can use.
+/// Moves the token from the address to a cookie that neither scripts nor other sites can use.
 fn keep_token(app: &App, request: &Request) -> Response {
     let token = app.guard.token.as_deref().unwrap_or_default();
     let name = app.guard.cookie_name();
@@ -134,7 +133,7 @@ fn keep_token(app: &App, request: &Request) -> Response {
         .filter(|pair| !pair.starts_with("token="))
         .collect();
     let path = request.uri().path();
-    // Two slashes in front would name another server.
+    // Two leading slashes would name another server.
     let path = format!("/{}", path.trim_start_matches('/'));
     let to = if rest.is_empty() {
         path
@@ -150,7 +149,7 @@ fn refused(app: &App, refusal: Refusal, what: &str) -> Response {
     (refusal.status(), format!("{}\n", refusal.text())).into_response()
 }
 
-/// What is answered, before there is room for it.
+/// A response, before there is room for it.
 struct Answer {
     media_type: HeaderValue,
     bytes: Bytes,
@@ -176,8 +175,8 @@ impl Answer {
     }
 }
 
-/// Works out an answer on a thread that may wait. Only so many are worked out at once, and each keeps its turn until there is
-/// room for it: what waits to be sent is bounded, and what waits for room is.
+/// Computes a response on a blocking thread. The number of concurrent ones is limited, and each keeps its turn until
+/// there is room for it: so both what waits to be sent and what waits for room are bounded.
 async fn answered(
     app: &Arc<App>,
     connection: &Arc<Connection>,
@@ -195,7 +194,7 @@ async fn answered(
     }
 }
 
-/// Sends an answer as soon as there is room for it.
+/// Sends a response as soon as there is room for it.
 async fn with_room(app: &App, connection: &Arc<Connection>, answer: Answer) -> Response {
     let Some(room) = connection.reserve(answer.bytes.len()).await else {
         let retry = [(header::RETRY_AFTER, "5")];
@@ -218,7 +217,7 @@ fn wrong(text: impl Into<String>) -> Response {
 type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
 type Connected = Extension<Arc<Connection>>;
 
-/// The page; and for Foxglove, which knows no paths, the WebSocket.
+/// The page; and the WebSocket for Foxglove, which does not use paths.
 async fn index(
     state: Shared,
     connection: Connected,
@@ -226,7 +225,7 @@ async fn index(
     upgrade: Upgrade,
 ) -> Response {
     if headers.contains_key(header::UPGRADE) {
-        // A client without a subprotocol is a viewer: the reference server serves those too.
+        // A client without a subprotocol is a viewer: the reference server accepts those too.
         return upgraded(state, connection, &headers, upgrade, foxglove::OLDER);
     }
     files(state, Request::new(Body::empty())).await
@@ -248,11 +247,10 @@ async fn socket(
     upgraded(state, connection, &headers, upgrade, session::PROTOCOL)
 }
 
-/// The subprotocols that are spoken here.
+/// The supported subprotocols.
 const PROTOCOLS: [&str; 3] = [session::PROTOCOL, foxglove::SDK, foxglove::OLDER];
 
-/// Of the subprotocols that a client offers, the first that is spoken here: its order is its choice. `otherwise` is for
-/// clients that offer none.
+/// Chooses the first supported subprotocol in the client's order. `otherwise` is for clients that offer none.
 fn upgraded(
     State(app): Shared,
     Extension(connection): Connected,
@@ -286,7 +284,7 @@ fn upgraded(
     let mut upgrade = upgrade
         .max_message_size(most)
         .max_frame_size(most)
-        // A message of any size is one frame; what waits is bounded by the budget.
+        // A message of any size is one frame; the budget bounds what waits.
         .max_write_buffer_size(usize::MAX)
         .write_buffer_size(0);
     if has_offered {
@@ -328,7 +326,7 @@ struct ManyMessages {
     start: Option<i64>,
     end: Option<i64>,
     limit: Option<usize>,
-    /// So many, from the end backwards.
+    /// This many messages, from the end backwards.
     last: Option<usize>,
 }
 
@@ -365,7 +363,7 @@ async fn summary(State(app): Shared, Extension(connection): Connected) -> Respon
 }
 
 async fn status(State(app): Shared, Extension(connection): Connected) -> Response {
-    // It waits for no turn: it is for those who want to know why everything else does.
+    // Without waiting for a turn: it has to respond even when everything else waits.
     with_room(&app, &connection, Answer::json(&app.status())).await
 }
 
@@ -419,7 +417,10 @@ async fn message(
         let known = app.cache.backfill(&topics, app.absolute(asked.t));
         let known = known.map_err(|error| error.to_string())?;
         let Some(message) = known.get(0) else {
-            return Err(format!("there is no message on {} by then", asked.topic));
+            return Err(format!(
+                "there is no message on {} up to this time",
+                asked.topic
+            ));
         };
         let mut decoders = Decoders::default();
         let mut show = app.show(&mut decoders);
@@ -479,7 +480,7 @@ async fn messages(
             let known = app.cache.last_n(&asked.topic, end, last.min(MOST_MESSAGES));
             let known = known.map_err(|error| error.to_string())?;
             let mut since = known.iter().rev().filter(|one| one.log_time >= start);
-            // From the newest, so that it is the oldest that are left out of a long answer.
+            // From the newest, so that the oldest are dropped from a long response.
             let _ = since.all(|message| take(&message.to_message()));
             all.reverse();
         } else {
@@ -557,7 +558,7 @@ async fn density(
     stream(&app, connection, What::Density { topics }, &asked)
 }
 
-/// The columns as they become ready; see `API.md` for the bytes.
+/// The columns as they become ready; see `API.md` for the format.
 fn stream(app: &Arc<App>, connection: Arc<Connection>, what: What, asked: &Stretch) -> Response {
     let range = app.cache.summary().range;
     let start = asked.start.map_or(app.start, |t| app.absolute(t));
@@ -578,7 +579,7 @@ fn stream(app: &Arc<App>, connection: Arc<Connection>, what: What, asked: &Stret
     let Some((look, ready)) = app.looks.get(&plan) else {
         return refused(app, Refusal::Crowded, "a series");
     };
-    // A client that does not take its parts has no more than one of them waiting.
+    // A client that does not read has at most one part waiting.
     let at_once = (PART_BYTES / (8 * look.lanes.max(1))).max(1);
     let first = Some((look, ready, connection, 0));
     let parts = futures_util::stream::unfold(first, move |state| async move {
@@ -606,10 +607,10 @@ fn stream(app: &Arc<App>, connection: Arc<Connection>, what: What, asked: &Stret
     binary(Body::from_stream(parts))
 }
 
-/// About so many bytes of columns are sent at once.
+/// The approximate size of one part of a stream.
 const PART_BYTES: usize = 256 << 10;
 
-/// The end of a stream of columns: what went wrong, if anything did.
+/// The end of a stream of columns: the error, if there was one.
 fn last_part(error: Option<&str>) -> Vec<u8> {
     let error = error.unwrap_or_default();
     let mut bytes = u32::MAX.to_le_bytes().to_vec();
@@ -625,7 +626,7 @@ async fn rows(
 ) -> Response {
     let paths: Vec<String> = asked.paths.split(',').map(str::to_owned).collect();
     if paths.len() > 16 {
-        return wrong("no more than 16 fields at once");
+        return wrong("at most 16 fields at once");
     }
     let topic = asked.topic;
     let bytes = app.tracks.get(Track::Rows { topic, paths }).await;
@@ -642,7 +643,7 @@ async fn states(
     with_room(&app, &connection, Answer::json_text(bytes)).await
 }
 
-/// What people have noted.
+/// The annotations.
 async fn annotations(State(app): Shared, Extension(connection): Connected) -> Response {
     answered(&app, &connection, |app| {
         Ok(Answer::json(&changes::list(app)))
@@ -650,7 +651,7 @@ async fn annotations(State(app): Shared, Extension(connection): Connected) -> Re
     .await
 }
 
-/// The parameters that held at a time, where they were logged.
+/// The parameters at a time, where they were logged.
 async fn parameters(
     State(app): Shared,
     Extension(connection): Connected,
@@ -671,7 +672,7 @@ struct OfVideo {
     after: Option<i64>,
 }
 
-/// What a decoder of video needs to show a topic as of a time.
+/// The video packets that a decoder needs to show a topic as of a time.
 async fn video_packets(
     State(app): Shared,
     Extension(connection): Connected,
@@ -689,7 +690,7 @@ struct OfAsset {
     uri: String,
 }
 
-/// A mesh or a texture of the robot's description, out of the folders that the server was given.
+/// A mesh or a texture of the robot's description, from the folders in the options.
 async fn asset(
     State(app): Shared,
     Extension(connection): Connected,
@@ -708,21 +709,21 @@ struct OfQuery {
     limit: Option<usize>,
 }
 
-/// The answer to a query. It ends when the client goes away.
+/// The result of a query. The query ends when the client disconnects.
 async fn sql(
     State(app): Shared,
     Extension(connection): Connected,
     Query(asked): Query<OfQuery>,
 ) -> Response {
     let Some((engine, turns)) = &app.queries else {
-        return wrong("this server has no SQL; one that has is built with --features sql");
+        return wrong("this server is built without SQL; build it with --features sql");
     };
     let rows = asked.limit.unwrap_or(MOST_ROWS).min(MOST_ROWS);
     let (limits, _give_up) = QueryLimits::new(rows, app.limits.answer_bytes, app.start);
     let turn = Arc::clone(turns).acquire_owned().await;
     let engine = Arc::clone(engine);
     let work = move || {
-        // A query that nobody waits for has its turn until it has noticed.
+        // A cancelled query keeps its turn until it has noticed.
         let _turn = turn;
         engine.answer(&asked.query, &limits)
     };

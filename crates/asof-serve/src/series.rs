@@ -1,4 +1,4 @@
-//! Looks at a whole recording, column by column: computed once, shared, and sent while they are computed.
+//! Overviews of a whole recording, in columns: computed once, shared, and sent while they are computed.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,13 +13,13 @@ use tokio::sync::{Semaphore, watch};
 /// What is computed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum What {
-    /// The least and the greatest value of a field in each column: two lanes.
+    /// The minimum and maximum of a field in each column: two lanes.
     MinMax { topic: String, path: String },
     /// Messages in each column: a lane for every topic, in this order.
     Density { topics: Vec<String> },
 }
 
-/// What is computed, of which time, in how many columns.
+/// What is computed, over which time, in how many columns.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Plan {
     pub what: What,
@@ -28,50 +28,50 @@ pub(crate) struct Plan {
     pub columns: usize,
 }
 
-/// One look, finished or on its way.
+/// One overview, finished or in progress.
 pub(crate) struct Look {
     pub lanes: usize,
     pub columns: usize,
     values: Mutex<Values>,
-    /// Columns that are complete; more than there are when all is done.
+    /// The number of complete columns; more than there are when all is done.
     ready: watch::Sender<usize>,
-    /// Bytes that it takes, with its plan.
+    /// Its size in bytes, with its plan.
     bytes: usize,
-    /// Bytes of all looks that somebody still holds.
+    /// Bytes of all overviews that are still in use.
     held: Arc<AtomicUsize>,
 }
 
 #[derive(Debug, Default)]
 struct Values {
-    /// Lane by lane; not-a-number where there is nothing.
+    /// Lane by lane; NaN where there is no message.
     lanes: Vec<f64>,
     error: Option<String>,
 }
 
-/// All looks that are worth keeping, within a budget.
+/// The overviews that are cached, within a budget.
 pub(crate) struct Looks {
     cache: BlockCache,
     known: Mutex<Known>,
-    /// So many looks read at once; the others wait.
+    /// Limits how many overviews are computed at once; the others wait.
     turns: Arc<Semaphore>,
     most_bytes: usize,
     held: Arc<AtomicUsize>,
-    /// What goes on has another answer each time.
+    /// A growing source has another answer each time.
     is_live: bool,
 }
 
 #[derive(Default)]
 struct Known {
     looks: HashMap<Plan, Arc<Look>>,
-    /// From the one that was asked for longest ago.
+    /// From the least recently used.
     order: VecDeque<Plan>,
     bytes: usize,
 }
 
-/// A page has no more pixels than this.
+/// The most columns: a page has no more pixels.
 pub(crate) const MOST_COLUMNS: usize = 4096;
 const MAX_CONCURRENT_SERIES: usize = 2;
-/// More looks than this are not kept, however small they are.
+/// The most overviews that are cached, however small they are.
 const MOST_KEPT: usize = 1024;
 
 impl Looks {
@@ -86,15 +86,15 @@ impl Looks {
         }
     }
 
-    /// The look that was planned: an earlier one, or a new one that starts now. `None` where those that are on
-    /// their way take all the memory that there is for them.
+    /// The overview of a plan: a cached one, or a new one that starts now. `None` where those in progress take the
+    /// whole budget.
     pub fn get(&self, plan: &Plan) -> Option<(Arc<Look>, watch::Receiver<usize>)> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_live {
             known.forget(plan);
         } else if let Some(look) = known.looks.get(plan) {
             let look = Arc::clone(look);
-            // A look that nobody waited for has been given up.
+            // An overview without receivers has been cancelled.
             let is_alive = *look.ready.borrow() > look.columns || look.ready.receiver_count() > 0;
             if is_alive {
                 known.order.retain(|other| other != plan);
@@ -174,8 +174,8 @@ impl Known {
 }
 
 impl Look {
-    /// The columns from `from` to before `to`, of all lanes, as bytes: where they start, how many they are, and
-    /// lane by lane the values in float64.
+    /// The columns from `from` to before `to`, of all lanes, as bytes: the first column, their number, and the values
+    /// in float64, lane by lane.
     pub fn part(&self, from: usize, to: usize) -> Vec<u8> {
         let values = self.lock();
         let mut bytes = Vec::with_capacity(8 + (to - from) * self.lanes * 8);
@@ -196,12 +196,12 @@ impl Look {
         self.values.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether somebody still wants to know.
+    /// Whether it still has a receiver.
     fn is_wanted(&self) -> bool {
         self.ready.receiver_count() > 0
     }
 
-    /// Says that all before this column is complete.
+    /// Marks all columns before this one as complete.
     fn reached(&self, column: usize) {
         self.ready.send_if_modified(|ready| {
             let is_further = column > *ready;
@@ -217,7 +217,7 @@ impl Drop for Look {
     }
 }
 
-/// What a look takes: its values, and its plan, which is kept three times.
+/// The size of an overview: its values, and its plan, which is stored three times.
 fn bytes_of(plan: &Plan, lanes: usize) -> usize {
     let words = match &plan.what {
         What::MinMax { topic, path } => topic.len() + path.len(),
@@ -244,8 +244,8 @@ impl Plan {
     }
 }
 
-/// A look that nobody waits for any more is given up with this.
-const GIVEN_UP: &str = "nobody waited for it";
+/// The error of an overview that was cancelled because it had no receivers.
+const GIVEN_UP: &str = "cancelled: no client was waiting for it";
 
 fn density(cache: &BlockCache, plan: &Plan, topics: &[String], look: &Look) -> Result<(), String> {
     look.lock().lanes.fill(0.0);
@@ -254,7 +254,7 @@ fn density(cache: &BlockCache, plan: &Plan, topics: &[String], look: &Look) -> R
         .enumerate()
         .map(|(lane, topic)| (topic.as_str(), lane))
         .collect();
-    // Where indexes tell, no message is read.
+    // Where indexes have the counts, no message is read.
     let grain = (plan.end.since(plan.start) / plan.columns as i64).unsigned_abs();
     let outline = cache.outline(grain).map_err(|error| error.to_string())?;
     if let Some(portions) = outline {
@@ -287,7 +287,7 @@ fn density(cache: &BlockCache, plan: &Plan, topics: &[String], look: &Look) -> R
     Ok(())
 }
 
-/// Adds the messages of a portion to the columns that it lies in, to each as much as lies in it.
+/// Spreads the messages of a portion over the columns that it overlaps, in proportion.
 fn spread(plan: &Plan, portion: &Portion, lane: &mut [f64]) {
     let within = TimeRange::new(plan.start, plan.end).intersect(portion.range);
     if within.is_empty() {
@@ -301,7 +301,7 @@ fn spread(plan: &Plan, portion: &Portion, lane: &mut [f64]) {
     for (column, count) in lane.iter_mut().enumerate().take(last + 1).skip(first) {
         let from = (column as f64 * width).max(offset);
         let to = ((column + 1) as f64 * width).min(end);
-        // A column at the edge has at least what rounding leaves of it.
+        // A column at the edge gets at least what rounding leaves of it.
         *count += portion.messages as f64 * ((to - from).max(0.0) / whole);
     }
 }
@@ -330,7 +330,7 @@ fn min_max(
             for (at, value) in times.iter().zip(numbers) {
                 let column = plan.column(*at);
                 let least = &mut values.lanes[column];
-                // Not-a-number gives way to any number.
+                // NaN is replaced by any number.
                 *least = least.min(value);
                 let most = &mut values.lanes[look.columns + column];
                 *most = most.max(value);
@@ -344,7 +344,7 @@ fn min_max(
     )
 }
 
-/// Decodes a field of all messages that match, and hands them on in runs with their times.
+/// Decodes a field of all matching messages, and passes values on in runs with their times.
 pub(crate) fn scan(
     cache: &BlockCache,
     query: &Query,
@@ -398,7 +398,7 @@ pub(crate) fn scan(
     any.map_or(Ok(()), Err)
 }
 
-/// Messages of a topic between two times, one at a time.
+/// The messages of a topic between two times, one at a time.
 pub(crate) fn each(
     cache: &BlockCache,
     query: &Query,

@@ -1,4 +1,4 @@
-//! The server: a port, and the threads behind it.
+//! The server: a port, and its threads.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,16 +29,16 @@ pub struct Server {
     runtime: Option<Runtime>,
 }
 
-/// So many ports are tried where any will do.
+/// How many ports are tried where any will do.
 const PORTS_TO_TRY: u16 = 20;
-/// So long one waits for a place that is about to be free, or for one that has to go to hear so.
+/// How long to wait for a place that is about to become free, or for a refused client to receive the reason.
 const PLACE_TIMEOUT: Duration = Duration::from_secs(1);
-/// A client that does not finish its request's head in this time is let go.
+/// How long a client may take to send its request header.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Server {
-    /// Starts to serve `source`, which people know by `name`: a recording, or something that still grows, such as a running
-    /// robot or a file that is being written.
+    /// Starts serving `source` under the title `name`: a recording, or a source that grows, such as a running robot or
+    /// a file that is being written.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -53,7 +53,7 @@ impl Server {
     /// ```
     ///
     /// # Errors
-    /// When the address cannot be had, or the system has no threads to give.
+    /// When the address cannot be bound, or threads cannot be started.
     pub fn start(
         source: Arc<dyn Source>,
         name: &str,
@@ -62,8 +62,8 @@ impl Server {
         Self::start_with(source, name, options, None)
     }
 
-    /// The same; files that a person drops onto the page are opened by `opener`. They are taken where only this machine can
-    /// connect, and nowhere else.
+    /// The same, with an `opener` for files that are dropped onto the page. Files are accepted only where the server
+    /// listens on this machine alone.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -115,7 +115,7 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -142,18 +142,18 @@ impl Server {
         self.url().replacen("http://", "ws://", 1)
     }
 
-    /// What the cache has done so far.
+    /// Statistics of the block cache.
     pub fn cache_stats(&self) -> asof_blocks::CacheStats {
         self.app.cache.stats()
     }
 
-    /// Writes what was read to the folder of [`ServeOptions::disk`], as far as it is not there yet. Also done when the
-    /// server is dropped.
+    /// Writes cached blocks to the folder of [`ServeOptions::disk`], as far as they are not there yet. Dropping the
+    /// server does this too.
     pub fn keep_on_disk(&self) {
         self.app.cache.keep_on_disk();
     }
 
-    /// How the server is doing, as `/api/status` tells it.
+    /// The state of the server, as in `/api/status`.
     pub fn status(&self) -> serde_json::Value {
         self.app.status()
     }
@@ -172,7 +172,7 @@ impl Drop for Server {
     }
 }
 
-/// Transforms of a source that grows are taken in whether anybody looks or not: it may let go of them.
+/// Loads the transforms of a growing source even without clients: it may evict them.
 async fn take_in_frames(app: Arc<App>) {
     let mut over = app.over.subscribe();
     while !*over.borrow_and_update() {
@@ -203,7 +203,7 @@ fn bind(options: &ServeOptions) -> Result<std::net::TcpListener, ServeError> {
     Err(ServeError::Bind { address, cause })
 }
 
-/// A secret that nobody can guess, for [`ServeOptions::token`].
+/// Generates an unguessable secret for [`ServeOptions::token`].
 ///
 /// # Errors
 /// When the system has no random bytes.
@@ -220,19 +220,19 @@ async fn accept(app: &Arc<App>, listener: &TcpListener, connections: usize) {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Too many open files, most likely: others have to go first.
+                // Too many open files, most likely: others have to end first.
                 tracing::warn!("cannot accept a connection: {error}");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
-        // Small messages go out at once; where that cannot be set they go out later.
+        // Small messages are sent at once; where that cannot be set they are sent later.
         drop(stream.set_nodelay(true));
         let (app, router) = (Arc::clone(app), router.clone());
         if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
             tokio::spawn(serve(app, router, stream, place));
         } else if app.waiting.make_place(Instant::now()) {
-            // One that was of no use has to go, and this one has its place as soon as it is gone.
+            // A useless connection is ended, and this one takes its place as soon as it is gone.
             let places = Arc::clone(&places);
             tokio::spawn(async move {
                 match tokio::time::timeout(PLACE_TIMEOUT, places.acquire_owned()).await {
@@ -285,7 +285,7 @@ async fn turn_away(app: &App, mut stream: TcpStream) {
     let said = async {
         stream.write_all(answer.as_bytes()).await?;
         stream.shutdown().await?;
-        // What it has sent is read: a socket that is closed before takes the answer back.
+        // Read the request first: closing the socket before would discard the response.
         let mut asked = [0; 4096];
         for _ in 0..16 {
             if stream.read(&mut asked).await? == 0 {
@@ -294,11 +294,11 @@ async fn turn_away(app: &App, mut stream: TcpStream) {
         }
         std::io::Result::Ok(())
     };
-    // Whether it hears that or not, it has to go.
+    // Whether it receives that or not, it has to go.
     drop(tokio::time::timeout(PLACE_TIMEOUT, said).await);
 }
 
-/// Ends those that have taken nothing for too long.
+/// Ends connections that have read nothing for too long.
 async fn let_go(app: Arc<App>) {
     let mut over = app.over.subscribe();
     while !*over.borrow_and_update() {

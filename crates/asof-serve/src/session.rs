@@ -1,4 +1,4 @@
-//! A page's WebSocket: its player, what it has subscribed to, and what it is told. `API.md` describes it.
+//! A page's WebSocket: its player, its subscriptions, and its messages. `API.md` describes it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,28 +21,28 @@ use crate::outbox::{Key, Outbox};
 use crate::show::{Form, Shown, Wish};
 use crate::waiting::Connection;
 
-/// The name of the page's own protocol.
+/// The page's own subprotocol.
 pub(crate) const PROTOCOL: &str = "asof.v1";
 
-/// What a page can ask for.
+/// A command of the page.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 enum Command {
     Play,
     Pause,
-    /// To the newest, and on with it: of a running robot.
+    /// To the newest message of a running robot, and follow it.
     Follow,
     Seek {
         t: i64,
     },
-    /// Without a factor: as fast as can be.
+    /// Without a factor: as fast as possible.
     Speed {
         times: Option<f64>,
     },
     Loop {
         on: bool,
     },
-    /// By a message, or by so many nanoseconds.
+    /// By one message, or by this many nanoseconds.
     Step {
         by: Option<i64>,
         #[serde(default)]
@@ -54,7 +54,7 @@ enum Command {
         /// Every message, not only the latest.
         #[serde(default)]
         every: bool,
-        /// What is wanted of its messages.
+        /// Options of the subscription.
         #[serde(flatten)]
         wish: Wish,
     },
@@ -62,11 +62,11 @@ enum Command {
         topic: String,
         form: Form,
     },
-    /// Whether to be told where the frames are.
+    /// Whether to send the poses of frames.
     Frames {
         on: bool,
     },
-    /// Whether to play together with the others who do.
+    /// Whether to share the play head.
     Together {
         on: bool,
     },
@@ -80,14 +80,14 @@ struct Session {
     id: u64,
     app: Arc<App>,
     outbox: Arc<Outbox>,
-    /// What those who play together do.
+    /// The shared play head.
     together: watch::Receiver<Together>,
     player: Player,
     decoders: Decoders,
     /// By topic and form.
     subscriptions: BTreeMap<(String, Form), Subscription>,
     next_key: u32,
-    /// Subscriptions have changed, and the player does not know yet.
+    /// Whether subscriptions have changed since the player was updated.
     has_new_topics: bool,
     /// A seek whose answer has not come yet.
     awaits_backfill: bool,
@@ -108,11 +108,11 @@ struct Subscription {
     key: Key,
     every: bool,
     wish: Wish,
-    /// When it was told something last.
+    /// When a message was last sent.
     told: Option<Instant>,
     /// The latest message that came too soon after that.
     held: Option<Message>,
-    /// How many messages have given way to a later one since then.
+    /// How many messages were replaced by a later one since then.
     left_out: u64,
 }
 
@@ -124,13 +124,13 @@ impl Subscription {
     }
 }
 
-/// The latest message of a topic, and how many it stands for.
+/// The latest message of a topic, and how many it replaces.
 struct Latest {
     message: Message,
     count: u64,
 }
 
-/// Serves one page until it goes.
+/// Serves one page until it disconnects.
 pub(crate) async fn run(app: Arc<App>, socket: (WebSocket, Arc<Connection>)) {
     client::serve(app, socket, Session::new).await;
 }
@@ -269,7 +269,9 @@ impl Session {
                 self.told_frames_at = None;
             }
             Command::Together { on } if on && self.app.is_live => {
-                self.fail("windows on a running robot cannot play together; each can follow it");
+                self.fail(
+                    "pages of a running robot cannot share a play head; each can follow the robot",
+                );
             }
             Command::Together { on } => self.is_together = on,
         }
@@ -278,20 +280,20 @@ impl Session {
         }
     }
 
-    /// Where this client is.
+    /// This client's position.
     fn position(&self) -> Stamp {
         let position = self.player.position();
-        // Where there is no message yet, a player stands nowhere.
+        // Without any message, a player has no position.
         if self.app.is_live && self.app.cache.summary().range.is_empty() {
             return position.max(self.app.start);
         }
         position
     }
 
-    /// Goes to the newest of what grows, and on with it.
+    /// Goes to the newest message of a growing source, and follows it.
     fn follow_newest(&mut self) {
         if !self.app.is_live {
-            return self.fail("a recording has an end; there is nothing to follow");
+            return self.fail("this recording is complete; there is nothing to follow");
         }
         if self.player.state() != PlayState::Following {
             self.player.follow();
@@ -299,7 +301,7 @@ impl Session {
         }
     }
 
-    /// The topics that are subscribed, each once.
+    /// The subscribed topics, each once.
     fn topics(&self) -> Vec<String> {
         let mut topics: Vec<String> = self
             .subscriptions
@@ -331,7 +333,7 @@ impl Session {
 
     fn subscribe(&mut self, topic: &str, form: Form, every: bool, wish: Wish) {
         if self.subscriptions.len() >= self.app.limits.subscriptions {
-            return self.fail("too many subscriptions; give some up first");
+            return self.fail("too many subscriptions; unsubscribe from some first");
         }
         let is_new_topic = !self.player.topics().contains(topic);
         let name = (topic.to_owned(), form);
@@ -341,7 +343,7 @@ impl Session {
             && known.wish.rate != wish.rate
             && (is_running || known.wish.looks_like(&wish))
         {
-            // What was told already looks the same, or the next message comes soon.
+            // What was sent already looks the same, or the next message comes soon.
             known.wish = wish;
             return;
         }
@@ -359,7 +361,7 @@ impl Session {
             self.has_new_topics = true;
             return;
         }
-        // The player has told what it knows of this topic already.
+        // The player has already sent what it knows of this topic.
         let position = self.position();
         let known = tokio::task::block_in_place(|| {
             self.app.cache.backfill(&Topics::named([topic]), position)
@@ -381,7 +383,7 @@ impl Session {
         }
     }
 
-    /// Tells those who play together what was done.
+    /// Publishes this client's action to the shared play head.
     fn lead(&self) {
         let speed = match self.player.speed() {
             Speed::Times(times) => Some(times),
@@ -397,7 +399,7 @@ impl Session {
         });
     }
 
-    /// Does what another of those who play together has done.
+    /// Applies the action of another client to this one.
     fn follow(&mut self) {
         let other = *self.together.borrow_and_update();
         if !self.is_together || other.by == self.id {
@@ -418,7 +420,7 @@ impl Session {
         }
     }
 
-    /// What the player has for this client.
+    /// Processes the player's events.
     fn take_played(&mut self, now: Instant) {
         if std::mem::take(&mut self.has_new_topics) {
             let topics = self.topics();
@@ -426,7 +428,7 @@ impl Session {
                 let is_more = topics
                     .iter()
                     .any(|topic| !self.player.topics().contains(topic));
-                // The bar shows what is held of what this client looks at.
+                // The timeline shows what is cached of this client's topics.
                 self.watch.set_topics(&if topics.is_empty() {
                     Topics::All
                 } else {
@@ -447,7 +449,7 @@ impl Session {
                 PlayerEvent::Messages(batch) => self.take_messages(&batch, &mut latest),
                 PlayerEvent::Backfill(_, batch) => {
                     self.awaits_backfill = false;
-                    // What came before a seek is not what is known now.
+                    // Messages from before a seek are outdated.
                     latest.clear();
                     self.take_backfill(&batch);
                 }
@@ -457,7 +459,7 @@ impl Session {
                     }
                 }
                 PlayerEvent::Restarted => {
-                    // What came before belongs to another time.
+                    // Messages from before belong to another time.
                     latest.clear();
                     self.told_frames_at = None;
                     self.say(Key::None, &json!({ "op": "restarted" }));
@@ -467,7 +469,7 @@ impl Session {
                     self.say(Key::None, &json!({ "op": "over", "message": message }));
                 }
                 PlayerEvent::Failed(error) => {
-                    // What was known is not told any more: not until it is asked for again.
+                    // The backfill is no longer valid: not until it is requested again.
                     self.awaits_backfill = false;
                     self.fail(&error.to_string());
                 }
@@ -479,7 +481,7 @@ impl Session {
         }
     }
 
-    /// Of each topic the latest, unless somebody wants every one.
+    /// Keeps the latest message of each topic; sends each where every message is subscribed.
     fn take_messages(&mut self, batch: &Batch, latest: &mut BTreeMap<String, Latest>) {
         let wants_every = |topic: &str| {
             let mut all = self.subscriptions.iter();
@@ -549,12 +551,12 @@ impl Session {
         }
     }
 
-    /// Sends what was known, in all forms that it is wanted in, or in one of them.
+    /// Sends a message in all subscribed forms, or in one of them.
     fn tell(&mut self, message: &Message, only: Option<Form>) {
         self.tell_those(message, |form, _| only.is_none_or(|only| only == form));
     }
 
-    /// Sends the latest message to those who want no more than that, and not more often than they want it.
+    /// Sends the latest message to subscriptions of the latest only, within their rate.
     fn tell_latest(&mut self, latest: &Latest) {
         let (topic, now) = (&latest.message.channel.topic, Instant::now());
         for form in Form::ALL {
@@ -562,7 +564,7 @@ impl Session {
             let Some(known) = known.filter(|known| !known.every) else {
                 continue;
             };
-            // A message that was held back gives way to this one.
+            // A message that was held back is replaced by this one.
             let held = known.held.take();
             known.left_out += latest.count - 1 + u64::from(held.is_some());
             if !known.is_due(now) {
@@ -573,7 +575,7 @@ impl Session {
         self.tell_those(&latest.message, is_meant);
     }
 
-    /// Sends what came too soon, once it is time; at once where nothing later will come.
+    /// Sends messages that came too soon, once it is time; at once where no later one will come.
     fn tell_held(&mut self, now: Instant) {
         let is_over = !self.player.state().is_running();
         let is_due = |known: &Subscription| is_over || known.is_due(now);
@@ -588,7 +590,7 @@ impl Session {
         }
     }
 
-    /// Sends a message to those who want every one.
+    /// Sends a message to subscriptions of every message.
     fn tell_every(&mut self, message: &Message) {
         self.tell_those(message, |_, subscription| subscription.every);
     }
@@ -606,11 +608,11 @@ impl Session {
                 subscription.key.clone()
             };
             let wish = subscription.wish.clone();
-            // What was held back is of another time.
+            // The message that was held back belongs to another time.
             subscription.held = None;
             let left_out = std::mem::take(&mut subscription.left_out);
             subscription.told = Some(Instant::now());
-            // Asked for before the frame is made: many clients make theirs at once.
+            // Reserved before the frame is made: many clients make theirs at once.
             let Some(room) = self.outbox.room(topic, message.payload.len()) else {
                 continue;
             };
@@ -624,7 +626,7 @@ impl Session {
         }
     }
 
-    /// What is held of a source that grows, and which topics it has.
+    /// Sends the window of a growing source, and its topics.
     fn tell_window(&mut self, now: Instant) {
         let summary = self.app.cache.summary();
         let current = summary.channels.iter().map(|entry| &entry.channel);
@@ -668,18 +670,18 @@ impl Session {
         });
         if self.app.is_live {
             let range = self.app.cache.summary().range;
-            // A player that stands right before the first message has seen nothing leave.
+            // A player right before the first message has not lost anything.
             let is_gone = !range.is_empty() && position < range.start.plus_nanos(-1);
             state["following"] = (self.player.state() == PlayState::Following).into();
             state["gone"] = is_gone.into();
         } else {
-            // A player stands right before the first message.
+            // A player starts right before the first message.
             state["t"] = self.app.relative(position).max(0).into();
         }
         if self.told_state.as_ref() != Some(&state) {
             let told = self.told_state.as_ref().map(|told| &told["state"]);
             if told != Some(&state["state"]) {
-                // Another state comes behind what came before it: the end after the last message.
+                // A new state goes after the messages before it: the end after the last message.
                 self.outbox.forget(&Key::State);
             }
             self.say(Key::State, &state);
@@ -687,7 +689,7 @@ impl Session {
         }
     }
 
-    /// Tells what moves right around this time before anything is read that takes longer. The whole answer follows.
+    /// Sends what moves right around this time before anything is read that takes longer. The complete answer follows.
     fn tell_near_frames(&mut self) {
         let at = self.position().max(self.app.start);
         if !self.wants_frames || self.told_frames_at == Some(at) {

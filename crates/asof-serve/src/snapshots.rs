@@ -1,4 +1,4 @@
-//! Snapshots of a running robot, written when a person or a program asks for one over HTTP.
+//! Snapshots of a running robot, written on request over HTTP.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use crate::app::App;
 use crate::changes::{json_of, wrong};
 use crate::refusal::Refusal;
 
-/// Writes snapshots: the last minute of a robot, and a while that follows.
+/// Writes snapshots: the last minute of a robot, and some time after.
 pub trait SnapshotTaker: Send + Sync {
-    /// Begins one, or makes the one that is being written longer.
+    /// Begins a snapshot, or extends the one that is being written.
     ///
     /// # Errors
-    /// Why it cannot be written, as a sentence for the person who asked.
+    /// Why it cannot be written, as a sentence for the user.
     fn write(&self, reason: &str) -> Result<(), Refusal>;
 
-    /// What is kept and was written, for programs.
+    /// The state of the snapshots, as JSON.
     fn state(&self) -> Value;
 
-    /// Ends the one that is being written: the server goes, and nothing is written after this.
+    /// Finishes the current snapshot: the server ends, and nothing is written after this.
     fn finish(&self);
 }
 
@@ -33,16 +33,16 @@ impl fmt::Debug for dyn SnapshotTaker {
     }
 }
 
-/// Characters of a reason that are kept.
+/// The most characters of a reason that are kept.
 const LONGEST_REASON: usize = 200;
 
 #[derive(Deserialize)]
 pub(crate) struct Wish {
-    /// Why it is wanted; written into the snapshot.
+    /// The reason, written into the snapshot.
     reason: Option<String>,
 }
 
-/// Asks for a snapshot.
+/// Requests a snapshot.
 pub(crate) async fn write(State(app): State<Arc<App>>, Query(wish): Query<Wish>) -> Response {
     let Some(writer) = app.snapshots.clone() else {
         return wrong(NONE);
@@ -63,7 +63,7 @@ pub(crate) async fn write(State(app): State<Arc<App>>, Query(wish): Query<Wish>)
     }
 }
 
-/// What is kept and was written.
+/// The state of the snapshots.
 pub(crate) async fn state(State(app): State<Arc<App>>) -> Response {
     match &app.snapshots {
         Some(writer) => json_of(&writer.state()),
@@ -71,4 +71,5 @@ pub(crate) async fn state(State(app): State<Arc<App>>) -> Response {
     }
 }
 
-const NONE: &str = "this server writes no snapshots; `asof serve ROBOT --snapshots OUT.mcap` does";
+const NONE: &str =
+    "this server does not write snapshots; start it with `asof serve ROBOT --snapshots OUT.mcap`";

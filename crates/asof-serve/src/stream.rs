@@ -1,4 +1,4 @@
-//! A client's socket, watched: whether it takes what is sent, and until when it may.
+//! A client's socket, monitored: whether it is being read, and when it has to end.
 
 use std::io::{Error, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 use crate::waiting::Connection;
 
-/// A socket that ends when its [`Connection`] does, and tells it how sending goes.
+/// A socket that ends when its [`Connection`] does, and reports its progress to it.
 pub(crate) struct WatchedStream {
     stream: TcpStream,
     connection: Arc<Connection>,
@@ -35,7 +35,7 @@ impl WatchedStream {
 
     fn check(&self) -> Result<(), Error> {
         if self.connection.is_ended() {
-            let text = "the client took nothing, and others waited";
+            let text = "the client stopped reading, and others needed its memory";
             return Err(Error::new(ErrorKind::TimedOut, text));
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Rows and states of a topic over the whole recording, few enough for a page.
+//! Rows and states of a topic over a whole recording, thinned out for a page.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::sync::{OnceCell, Semaphore};
 
-/// Which answer is meant.
+/// A request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Track {
     /// Some fields of a topic, evenly thinned out.
@@ -19,14 +19,14 @@ pub(crate) enum Track {
     States { topic: String, path: String },
 }
 
-/// Answers that were worked out, within a budget.
+/// Cached responses, within a budget.
 pub(crate) struct Tracks {
     cache: BlockCache,
     start: Stamp,
     known: Mutex<Known>,
     turns: Semaphore,
     most_bytes: usize,
-    /// What goes on has another answer each time.
+    /// A growing source has another answer each time.
     is_live: bool,
 }
 
@@ -36,12 +36,12 @@ struct Known {
     order: VecDeque<Track>,
 }
 
-/// Rows of a track, at the most.
+/// The most rows of a response.
 const MOST_ROWS: usize = 4000;
 const MOST_CHANGES: usize = 20_000;
-/// More answers than this are not kept, however small they are.
+/// The most responses that are cached, however small they are.
 const MOST_KEPT: usize = 1024;
-/// How an answer begins that is none.
+/// The start of a response that is an error.
 const FAILED: &[u8] = b"{\"error\":";
 
 impl Tracks {
@@ -56,7 +56,7 @@ impl Tracks {
         }
     }
 
-    /// The answer in JSON, worked out once.
+    /// The response in JSON, computed once.
     pub async fn get(&self, track: Track) -> Bytes {
         let cell = if self.is_live {
             Arc::default()
@@ -77,7 +77,7 @@ impl Tracks {
         let answer = cell.get_or_init(work).await.clone();
         let mut known = self.lock();
         if answer.starts_with(FAILED) {
-            // Questions that have no answer are as many as anybody likes.
+            // There is no limit to the requests that fail, so they are not cached.
             known.forget(&track);
         }
         known.trim(self.most_bytes);
@@ -103,7 +103,7 @@ impl Known {
         }
     }
 
-    /// Lets go of the oldest answers. What was asked counts as well as what was answered.
+    /// Evicts the oldest responses. Requests count as well as responses.
     fn trim(&mut self, most_bytes: usize) {
         let mut bytes: usize = self.tracks.iter().map(weight).sum();
         while bytes > most_bytes || self.tracks.len() > MOST_KEPT {
@@ -117,7 +117,7 @@ impl Known {
     }
 }
 
-/// What a track takes: its answer, and its question twice.
+/// The size of a cache entry: its response, and its request twice.
 fn weight((track, cell): (&Track, &Arc<OnceCell<Bytes>>)) -> usize {
     let words = match track {
         Track::Rows { topic, paths } => {
@@ -143,7 +143,7 @@ fn query(topic: &str) -> Query {
     }
 }
 
-/// Some fields of the messages of a topic; the decoder is made for the first of them.
+/// Some fields of a topic's messages; the decoder is made for the first message.
 struct Fields {
     paths: Vec<FieldPath>,
     decoder: Option<Decoder>,

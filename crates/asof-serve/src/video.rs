@@ -1,4 +1,4 @@
-//! Packets of video that belong to a moment: from the last one that a decoder can start with.
+//! The video packets for an instant: from the last keyframe on.
 
 use asof_core::Message;
 use asof_decode::{Decoders, VideoCodec};
@@ -7,20 +7,20 @@ use serde_json::json;
 use crate::app::App;
 use crate::show::Shown;
 
-/// So many packets are looked through for one to start with; each look is as many times as long as the one before.
-const LOOKS: [usize; 4] = [32, 128, 512, 2048];
-/// So many bytes of packets are sent at once.
+/// How many packets are searched for a keyframe, in growing steps.
+const SEARCH_STEPS: [usize; 4] = [32, 128, 512, 2048];
+/// The most bytes of packets in one response.
 const MOST_BYTES: usize = 64 << 20;
 
-/// The packets of a topic that a decoder needs to show it as of `t`. One that has shown everything up to `after` is told
-/// what came since; where that is `None`, or too long ago, it starts anew.
+/// The packets of a topic that a decoder needs to show it as of `t`. For a decoder that has shown everything up to
+/// `after`, the packets since then; where that is `None`, or too long ago, the decoder starts over.
 pub(crate) fn packets(app: &App, topic: &str, t: i64, after: Option<i64>) -> Result<Shown, String> {
     let mut decoders = Decoders::default();
-    for count in LOOKS {
+    for count in SEARCH_STEPS {
         let known = app.cache.last_n(topic, app.absolute(t), count);
         let known = known.map_err(|error| error.to_string())?;
         let mut found = Vec::new();
-        // From the newest back to one to start with, or to what has been shown.
+        // From the newest back to a keyframe, or to what has been shown.
         for message in known.iter().rev() {
             let at = app.relative(message.log_time);
             if after.is_some_and(|after| at <= after) {
@@ -35,14 +35,14 @@ pub(crate) fn packets(app: &App, topic: &str, t: i64, after: Option<i64>) -> Res
         }
         let is_all = known.len() < count;
         if is_all && found.is_empty() {
-            return Err(format!("there is no picture on {topic} by then"));
+            return Err(format!("there is no image on {topic} up to this time"));
         }
         if is_all {
             break;
         }
     }
     Err(format!(
-        "no packet on {topic} up to then is one that a decoder can start with; go on in the recording"
+        "there is no keyframe on {topic} up to this time; choose a later time"
     ))
 }
 
@@ -57,20 +57,21 @@ impl Packet {
         let record = record.map_err(|error| error.to_string())?;
         let format = record.text("format").ok_or("it has no field 'format'")?;
         let codec = VideoCodec::named(&format)
-            .ok_or_else(|| format!("video in the format '{format}' is not known"))?;
+            .ok_or_else(|| format!("the video format '{format}' is not supported"))?;
         let data = record.bytes("data").ok_or("it has no field 'data'")?;
         Ok(Packet { codec, data })
     }
 }
 
-/// The packets in order, each with the time of its message. What holds no picture goes with the next that does.
+/// The packets in order, each with the time of its message. A packet without an image is merged with the next that has
+/// one.
 fn answer(app: &App, mut found: Vec<(i64, Packet)>, starts_anew: bool) -> Result<Shown, String> {
     found.reverse();
     let bytes: usize = found.iter().map(|(_, packet)| packet.data.len()).sum();
     let most = MOST_BYTES.min(app.limits.waiting_bytes / 2);
     if bytes > most {
         return Err(format!(
-            "the packets since the last one that a decoder can start with have {bytes} bytes, and {most} may be sent"
+            "the packets since the last keyframe have {bytes} bytes, more than the limit of {most}"
         ));
     }
     let first = found.first().map(|(_, packet)| packet);

@@ -1,8 +1,8 @@
-//! What waits to be sent, over all clients: one budget.
+//! One budget for data that waits to be sent to any client.
 //!
-//! Every byte that a client has yet to take is reserved here first: an answer over HTTP, what an outbox holds, and the frame
-//! that is being sent. Where there is no room, those give way that have taken nothing for a while, from the one that has not
-//! for longest. So clients that ask and never read cost a bounded number of bytes, and do not lock out the others.
+//! Every unsent byte is reserved here first: HTTP responses, the outboxes, and the frame that is being sent. When
+//! there is no room, connections that have read nothing for a while are ended, the longest stalled first. So clients
+//! that send requests and never read cost a bounded number of bytes, and do not lock out the others.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -15,51 +15,51 @@ use tokio::sync::Notify;
 
 use crate::outbox::Outbox;
 
-/// The budget, and the connections that it is for.
+/// The budget, and its connections.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     most: usize,
     stalled_after: Duration,
     used: AtomicUsize,
     peak: AtomicUsize,
-    /// Connections that were ended because they took nothing while there was no room.
+    /// Connections that were ended because they did not read while there was no room.
     let_go: AtomicU64,
-    /// Answers that were refused because there was no room.
+    /// Responses that were refused because there was no room.
     refused: AtomicU64,
     freed: Notify,
     connections: Mutex<Vec<Weak<Connection>>>,
     outboxes: Mutex<Vec<Weak<Outbox>>>,
 }
 
-/// One connection, as far as the budget cares.
+/// The state of one connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     waiting: Arc<Waiting>,
     held: AtomicUsize,
     progress: Mutex<Progress>,
     is_ended: AtomicBool,
-    /// Those who wait for the socket, so that they hear of the end.
+    /// Wakes the tasks that wait for the socket when the connection is ended.
     pub reader: AtomicWaker,
     pub writer: AtomicWaker,
 }
 
 #[derive(Debug, Default)]
 struct Progress {
-    /// Since when the socket takes nothing, although there is something to be sent.
+    /// Since when the socket accepts nothing, although there is data to send.
     blocked: Option<Instant>,
-    /// Since when a request is waited for. A WebSocket may be silent for as long as it likes.
+    /// Since when a request is waited for. A WebSocket may be silent for any time.
     silent: Option<Instant>,
     is_socket: bool,
 }
 
-/// Bytes of the budget; they are free again when this is dropped.
+/// Bytes of the budget; released when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     connection: Arc<Connection>,
     bytes: usize,
 }
 
-/// How often one looks whether there is room again: memory is freed a little after a connection has ended.
+/// How often a waiting reservation is retried: memory is freed a little after a connection has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Waiting {
@@ -77,7 +77,7 @@ impl Waiting {
         })
     }
 
-    /// A new connection.
+    /// Adds a connection.
     pub fn connect(self: &Arc<Self>) -> Arc<Connection> {
         let connection = Arc::new(Connection {
             waiting: Arc::clone(self),
@@ -96,14 +96,14 @@ impl Waiting {
         connection
     }
 
-    /// An outbox that gives way when there is no room.
+    /// Adds an outbox that drops messages when there is no room.
     pub fn register(&self, outbox: &Arc<Outbox>) {
         let mut all = lock(&self.outboxes);
         all.retain(|known| known.strong_count() > 0);
         all.push(Arc::downgrade(outbox));
     }
 
-    /// Ends those that have taken nothing for so long.
+    /// Ends connections that have read nothing for this long.
     pub fn end_blocked(&self, dropped_after: Duration, now: Instant) {
         for connection in self.connections() {
             let blocked = connection.progress().blocked;
@@ -113,7 +113,7 @@ impl Waiting {
         }
     }
 
-    /// Ends the connection that has been of no use for longest, for one that waits at the door. Whether there was one.
+    /// Ends the connection that has been useless for longest, for a new one. Returns whether there was one.
     pub fn make_place(&self, now: Instant) -> bool {
         let idle = |connection: &Arc<Connection>| {
             let progress = connection.progress();
@@ -123,7 +123,7 @@ impl Waiting {
         self.end_longest(now, idle, 1) > 0
     }
 
-    /// How it stands, for `/api/status`.
+    /// The counts for `/api/status`.
     pub fn status(&self) -> Value {
         json!({
             "budget": self.most,
@@ -134,7 +134,7 @@ impl Waiting {
         })
     }
 
-    /// Makes outboxes give up what is more than their share, and ends connections that take nothing.
+    /// Makes outboxes drop what exceeds their share, and ends connections that do not read.
     fn make_room(&self, bytes: usize) {
         let outboxes: Vec<Arc<Outbox>> = lock(&self.outboxes)
             .iter()
@@ -149,7 +149,7 @@ impl Waiting {
         }
     }
 
-    /// Ends connections from the one that has waited longest, until they held so many bytes. How many they were.
+    /// Ends connections, the longest stalled first, until they held this many bytes. Returns their number.
     fn end_longest(
         &self,
         now: Instant,
@@ -188,7 +188,7 @@ impl Waiting {
 }
 
 impl Connection {
-    /// Room for so many bytes, if there is some now.
+    /// Reserves bytes, if there is room now.
     pub fn try_reserve(self: &Arc<Self>, bytes: usize) -> Option<Reservation> {
         let taken = self.take(bytes);
         if taken.is_none() {
@@ -198,13 +198,13 @@ impl Connection {
         taken
     }
 
-    /// Room for what must be sent whatever else waits: a client cannot make do without it.
+    /// Reserves bytes beyond the budget, for what must be sent in any case.
     pub fn reserve_anyway(self: &Arc<Self>, bytes: usize) -> Reservation {
         let used = self.waiting.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.hold(bytes, used)
     }
 
-    /// Room for so many bytes, as soon as there is some; `None` where none comes although those who take nothing were let go.
+    /// Reserves bytes, as soon as there is room; `None` where there is none even after stalled connections were ended.
     pub async fn reserve(self: &Arc<Self>, bytes: usize) -> Option<Reservation> {
         let deadline = Instant::now() + self.waiting.stalled_after * 2 + Duration::from_secs(2);
         loop {
@@ -220,7 +220,7 @@ impl Connection {
         }
     }
 
-    /// The socket took something.
+    /// The socket accepted data.
     pub fn note_sent(&self) {
         let mut progress = self.progress();
         progress.blocked = None;
@@ -229,17 +229,17 @@ impl Connection {
         }
     }
 
-    /// The socket takes nothing now.
+    /// The socket accepts nothing now.
     pub fn note_blocked(&self) {
         self.progress().blocked.get_or_insert_with(Instant::now);
     }
 
-    /// A request is being answered; or one is waited for.
+    /// A request is being answered, or one is waited for.
     pub fn note_asked(&self, is_asked: bool) {
         self.progress().silent = (!is_asked).then(Instant::now);
     }
 
-    /// It is a WebSocket from now on.
+    /// The connection is a WebSocket from now on.
     pub fn note_socket(&self) {
         self.progress().is_socket = true;
     }
@@ -280,7 +280,7 @@ impl Connection {
 }
 
 impl Reservation {
-    /// Bytes that count until the last handle of them is gone.
+    /// Bytes that count until their last handle is dropped.
     pub fn hold(self, bytes: Bytes) -> Bytes {
         Bytes::from_owner(Held {
             bytes,
@@ -288,7 +288,7 @@ impl Reservation {
         })
     }
 
-    /// It turned out to be so many bytes.
+    /// Adjusts the reservation to the actual size.
     pub fn resize(&mut self, bytes: usize) {
         let (connection, more) = (&self.connection, bytes.saturating_sub(self.bytes));
         if more > 0 {

@@ -1,4 +1,4 @@
-//! One WebSocket: a task that sends what the outbox holds, and what comes in.
+//! One WebSocket: a task that sends the outbox, and the incoming messages.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,11 +13,11 @@ use crate::guard::Refusal;
 use crate::options::ServeLimits;
 use crate::outbox::{Key, Outbox, Outgoing};
 
-/// What a client sent.
+/// A message of a client.
 pub(crate) enum Incoming {
     Text(String),
     Binary(Bytes),
-    /// It broke the rules of WebSockets, or sent too much.
+    /// It violated the WebSocket protocol, or sent too much.
     Broken(Refusal),
     Gone,
 }
@@ -46,7 +46,7 @@ impl Wire {
         }
     }
 
-    /// What the client says next. Can be given up and called again.
+    /// The client's next message. Cancel-safe.
     pub async fn next(&mut self) -> Incoming {
         loop {
             let message = self.stream.next().await;
@@ -54,7 +54,7 @@ impl Wire {
             match message {
                 Some(Ok(Message::Text(text))) => return Incoming::Text(text.to_string()),
                 Some(Ok(Message::Binary(bytes))) => return Incoming::Binary(bytes),
-                // The protocol answers these by itself.
+                // Answered by the WebSocket library.
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
                 Some(Ok(Message::Close(_))) | None => return Incoming::Gone,
                 Some(Err(error)) => {
@@ -71,12 +71,12 @@ impl Wire {
         }
     }
 
-    /// Whether the client has not taken anything for a while: nothing more is made for it until it does.
+    /// Whether the client has not read anything for a while: nothing more is made for it until it does.
     pub fn is_stalled(&self) -> bool {
         self.outbox.stalled_for(Instant::now()) > self.limits.stalled_after
     }
 
-    /// Whether there is no use in waiting any longer. Asks for a sign of life now and then.
+    /// Whether the client is gone. Sends a ping now and then.
     pub fn is_lost(&mut self) -> bool {
         let now = Instant::now();
         if self.sender.is_finished() || self.outbox.stalled_for(now) > self.limits.dropped_after {
@@ -105,7 +105,7 @@ impl Drop for Wire {
 
 async fn send(mut sink: SplitSink<WebSocket, Message>, outbox: Arc<Outbox>) {
     while let Some(outgoing) = outbox.next().await {
-        // What is being sent waits too: its bytes count until it has left.
+        // The frame that is being sent waits too: its bytes count until it has left.
         let Outgoing { frame, room } = outgoing;
         let sent = sink.send(frame).await;
         drop(room);
@@ -113,6 +113,6 @@ async fn send(mut sink: SplitSink<WebSocket, Message>, outbox: Arc<Outbox>) {
             return;
         }
     }
-    // The other side may have gone already.
+    // The other side may be gone already.
     drop(sink.close().await);
 }

@@ -1,4 +1,4 @@
-//! The channels that a client is offered: one for each topic and type.
+//! The channels that are advertised to a client: one for each topic and type.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,20 +7,20 @@ use std::sync::Arc;
 use asof_core::Channel;
 use asof_foxglove::{Advertised, advertised};
 
-/// The channels that one client has been told of, by number. Those that have gone keep their numbers.
+/// The advertised channels of one client, by number. Those that are gone keep their numbers.
 ///
-/// A recording has a channel for each publisher; viewers take the first channel of a topic and ignore the others. So those
-/// that differ in nothing that a viewer sees are one here, and one that does differ has its type in its name.
+/// A recording has a channel for each publisher; viewers take the first channel of a topic and ignore the others. So
+/// channels that look the same to a viewer are merged, and one that differs has its type in its name.
 #[derive(Default)]
 pub(super) struct Offers {
     all: Vec<Offer>,
-    /// Numbers by a hash of all that a viewer sees: a file may have tens of thousands of channels on one topic.
+    /// Numbers by a hash of what a viewer sees: a file may have tens of thousands of channels on one topic.
     by_content: HashMap<u64, Vec<u32>>,
-    /// Names that are taken, and how often they were wanted.
+    /// Names in use, and how often they were requested.
     names: HashMap<String, u32>,
-    /// Numbers by address, of channels that were met; they are kept so that no address is used twice.
+    /// Numbers by the address of channels; the channels are kept so that no address is reused.
     met: HashMap<usize, (Arc<Channel>, Option<u32>)>,
-    /// Topics whose messages no viewer can decode.
+    /// Topics whose messages viewers cannot decode.
     undescribed: HashSet<String>,
 }
 
@@ -30,21 +30,21 @@ struct Offer {
     is_gone: bool,
 }
 
-/// What has changed since a client was told last.
+/// The changes since the last update of a client.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Changes {
-    /// Channels as they are advertised.
+    /// Channels to advertise.
     pub new: Vec<Advertised>,
     pub gone: Vec<u32>,
-    /// Topics that are not offered, because no viewer can decode their messages.
+    /// Topics that are not advertised, because viewers cannot decode their messages.
     pub undescribed: Vec<String>,
 }
 
-/// More channels than this are not remembered by address.
+/// At most this many channels are remembered by address.
 const MOST_MET: usize = 65_536;
 
 impl Offers {
-    /// Takes in what there is now. Channels for which `waits` holds may still get their schema.
+    /// Updates the channels. Those for which `waits` holds may still get their schema.
     pub fn update<'a>(
         &mut self,
         channels: impl Iterator<Item = &'a Arc<Channel>>,
@@ -63,7 +63,7 @@ impl Offers {
                     *is_there = true;
                 }
             } else if waits(channel) {
-                // Its schema is on its way.
+                // Its schema is pending.
             } else if is_described(channel) {
                 changes.new.push(self.add(channel));
             } else if self.undescribed.insert(channel.topic.clone()) {
@@ -82,13 +82,13 @@ impl Offers {
         changes
     }
 
-    /// The topic of a channel that is offered.
+    /// The topic of an advertised channel.
     pub fn topic(&self, number: u64) -> Option<&str> {
         let offer = self.all.get(usize::try_from(number).ok()?)?;
         (!offer.is_gone).then_some(offer.channel.topic.as_str())
     }
 
-    /// The number that a message's channel is offered under.
+    /// The number that a message's channel is advertised under.
     pub fn number_of(&mut self, channel: &Arc<Channel>) -> Option<u32> {
         let address = Arc::as_ptr(channel) as usize;
         if let Some((_, number)) = self.met.get(&address) {
@@ -126,7 +126,7 @@ impl Offers {
         advertised
     }
 
-    /// The topic; with the type where another type has taken the topic, and with a count where that is taken too.
+    /// The topic; with the type where another type has the topic, and with a count where that is taken too.
     fn name_for(&mut self, channel: &Channel) -> String {
         let topic = &channel.topic;
         let kind = match channel.type_name() {
@@ -151,7 +151,7 @@ impl Offers {
     }
 }
 
-/// A hash of all that a viewer sees of a channel.
+/// A hash of what a viewer sees of a channel.
 fn content(channel: &Channel) -> u64 {
     let mut hasher = DefaultHasher::new();
     (&channel.topic, &channel.message_encoding).hash(&mut hasher);
@@ -167,13 +167,13 @@ impl Offer {
     }
 }
 
-/// Whether a type is known by its name alone.
+/// Whether a type has a name but no definition.
 pub(super) fn is_bare(channel: &Channel) -> bool {
     let schema = channel.schema.as_ref();
     schema.is_some_and(|schema| schema.data.is_empty())
 }
 
-/// Whether a viewer can make sense of the messages: with a schema, or as JSON. A type without fields has an empty one.
+/// Whether a viewer can decode the messages: with a schema, or as JSON. A type without fields has an empty schema.
 fn is_described(channel: &Channel) -> bool {
     let is_empty_type = matches!(channel.type_name(), "std_msgs/Empty" | "std_msgs/msg/Empty");
     let schema = channel.schema.as_ref();

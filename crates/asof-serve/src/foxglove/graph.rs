@@ -1,14 +1,14 @@
-//! Who publishes what, as far as a source knows.
+//! The publishers of topics, where a source has them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use asof_core::Summary;
 use asof_foxglove::{PublishedTopic, ServerText};
 
-/// Names that formats have for a publisher in a channel's metadata.
+/// The metadata keys of a channel's publisher, by format.
 const PUBLISHER: [&str; 2] = ["callerid", "publisher"];
 
-/// The publishers of each topic; nothing for topics whose publishers are not known.
+/// The publishers of each topic, where they are known.
 pub(super) fn publishers(summary: &Summary) -> BTreeMap<&str, BTreeSet<&str>> {
     let mut all: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for entry in &summary.channels {
@@ -23,7 +23,7 @@ pub(super) fn publishers(summary: &Summary) -> BTreeMap<&str, BTreeSet<&str>> {
     all
 }
 
-/// The graph as the protocol has it.
+/// The graph as a message of the protocol.
 pub(super) fn update(summary: &Summary) -> ServerText {
     let published = publishers(summary)
         .into_iter()

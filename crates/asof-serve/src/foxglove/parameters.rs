@@ -1,4 +1,4 @@
-//! Parameters, as a recording knows them: those of PX4 logs, and the events that ROS 2 nodes send.
+//! The parameters of a recording: those of PX4 logs, and the events of ROS 2 nodes.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use crate::app::App;
 use crate::record::json_of;
 
-/// So many messages about parameters are looked at, from the beginning.
+/// The most parameter messages that are read, from the beginning.
 const MOST_MESSAGES: usize = 50_000;
-/// So many parameters are told.
+/// The most parameters that are sent.
 const MOST_PARAMETERS: usize = 10_000;
 
-/// The topics that tell of parameters.
+/// The topics of parameters.
 pub(super) fn topics(summary: &Summary) -> Vec<String> {
     let all = summary.channels.iter().map(|entry| &entry.channel);
     let mut topics: Vec<String> = all
@@ -28,7 +28,7 @@ pub(super) fn topics(summary: &Summary) -> Vec<String> {
     topics
 }
 
-/// The parameters as of a time, or those of them that are named; each as the protocol has it.
+/// The parameters as of a time, or the named ones, as values of the protocol.
 pub(super) fn as_of(app: &App, at: Stamp, names: &[String]) -> Result<Vec<ParameterValue>, String> {
     let is_wanted = |name: &String| names.is_empty() || names.contains(name);
     let known = values_as_of(app, at)?;
@@ -36,7 +36,7 @@ pub(super) fn as_of(app: &App, at: Stamp, names: &[String]) -> Result<Vec<Parame
     Ok(told.map(|(name, value)| told_as(&name, &value)).collect())
 }
 
-/// The parameters as of a time, by their names.
+/// The parameters as of a time, by name.
 pub(crate) fn values_as_of(app: &App, at: Stamp) -> Result<BTreeMap<String, Value>, String> {
     let query = Query::topics(topics(&app.cache.summary()));
     let query = query.between(TimeRange::new(Stamp::MIN, at));
@@ -56,12 +56,12 @@ pub(crate) fn values_as_of(app: &App, at: Stamp) -> Result<BTreeMap<String, Valu
     Ok(known)
 }
 
-/// How parameters are told.
+/// The format of parameter messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// One a message: `name`, `type`, `value`, `source`.
+    /// One per message: `name`, `type`, `value`, `source`.
     Px4,
-    /// What a node has changed: rcl_interfaces/msg/ParameterEvent.
+    /// A node's changes: rcl_interfaces/msg/ParameterEvent.
     Ros2,
 }
 
@@ -77,7 +77,7 @@ impl Kind {
     fn take(self, message: &Value, known: &mut BTreeMap<String, Value>) {
         match self {
             Kind::Px4 => {
-                // What would be the value if nobody had set one is not the value.
+                // A default is not the value that was set.
                 if message["source"] != "default"
                     && let Some(name) = message["name"].as_str()
                 {
@@ -105,7 +105,7 @@ impl Kind {
     }
 }
 
-/// The value that rcl_interfaces/msg/ParameterValue holds; which one it is, its type says.
+/// The value in an rcl_interfaces/msg/ParameterValue, according to its type.
 fn value_of(value: &Value) -> Option<Value> {
     let field = match value["type"].as_u64()? {
         1 => "bool_value",
@@ -122,7 +122,8 @@ fn value_of(value: &Value) -> Option<Value> {
     value.get(field).cloned()
 }
 
-/// A parameter as the protocol has it. Whole numbers that are floats are said to be: JSON does not tell them apart.
+/// A parameter as a value of the protocol. Floats that are whole numbers are marked: JSON does not distinguish them
+/// from integers.
 fn told_as(name: &str, value: &Value) -> ParameterValue {
     let is_float = |value: &Value| value.is_f64();
     let kind = match value {

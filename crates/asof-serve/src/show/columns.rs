@@ -1,7 +1,7 @@
-//! What a message means as typed arrays: the columns of its archetype, whole.
+//! A message's archetype as typed arrays: all its columns, complete.
 //!
-//! What is drawn comes in this form. Numbers are float32 or float64, texts and lists have offsets, so that a path of ten
-//! thousand poses is a few arrays and nothing of it is cut.
+//! Everything that is drawn comes in this form. Numbers are float32 or float64, texts and lists have offsets, so that
+//! a path of ten thousand poses is a few arrays and nothing is truncated.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float32Type;
@@ -13,16 +13,16 @@ use serde_json::{Value, json};
 
 use super::Shown;
 
-/// Columns within columns: a type that goes deeper is left out from there on.
+/// The deepest nesting of columns: deeper ones are omitted.
 const MAX_DEPTH: usize = 24;
 
-/// The columns in the head, with where each lies in the body:
+/// The columns in the head, with the position of each in the body:
 ///
-/// - `f32`, `f64`: `len` numbers of `width` components each; what is missing is not-a-number;
+/// - `f32`, `f64`: `len` numbers of `width` components each; NaN where a value is missing;
 /// - `list`: `len` + 1 offsets in uint32 into the columns below `path[]`;
 /// - `text`: `len` + 1 offsets in uint32, then the bytes at `bytes`.
 ///
-/// What is not sent, such as embedded files, is named under `left_out`.
+/// What is not sent, such as embedded files, is listed under `left_out`.
 pub(super) fn show(record: &Record) -> Shown {
     let mut columns = Columns::default();
     let batch = record.batch();
@@ -47,7 +47,7 @@ struct Columns {
 }
 
 impl Columns {
-    /// `above`: where the structs that lead here are missing, so is this.
+    /// `above`: null where an enclosing struct is null.
     fn add(&mut self, path: &str, array: &ArrayRef, above: Option<&NullBuffer>, depth: usize) {
         if depth > MAX_DEPTH {
             return self.left_out.push(path.to_owned());
@@ -97,7 +97,7 @@ impl Columns {
             let items = list.values().slice(first as usize, (last - first) as usize);
             return self.add(&format!("{path}[]"), &items, None, depth + 1);
         }
-        // A list that is missing may have elements all the same; they are taken out.
+        // A list that is null may have elements all the same; they are removed.
         let mut kept: Vec<ArrayRef> = Vec::new();
         for row in 0..list.len() {
             let items = list.value(row);
@@ -162,7 +162,7 @@ impl Columns {
             .push(json!({ "path": path, "kind": "list", "at": at, "len": len }));
     }
 
-    /// Where the next array starts: at a multiple of eight, as a page's arrays must.
+    /// The start of the next array: a multiple of eight, as typed arrays require.
     fn aligned(&mut self) -> usize {
         self.body.resize(self.body.len().next_multiple_of(8), 0);
         self.body.len()

@@ -1,18 +1,19 @@
-//! Maps of cells.
+//! Grid maps.
 
 use asof_decode::{GridLayer, PackedField, PackedKind, Record};
 use serde_json::json;
 
 use super::Shown;
 
-/// More cells than this along a side are thinned out.
+/// The most cells along a side; larger maps are thinned out.
 const MOST_CELLS: usize = 2048;
 
-/// A cell of which nothing is known.
+/// An unknown cell.
 const UNKNOWN: u8 = 255;
 
-/// The cells of a map, row by row from the origin, a byte each: 0 free to 100 occupied, 255 unknown. What is not an occupancy
-/// goes from its least to its greatest instead, which `range` tells. Of several layers, the one that is `chosen`.
+/// The cells of a map, row by row from the origin, a byte each: 0 free to 100 occupied, 255 unknown. Values that are
+/// not occupancies are scaled from their minimum to their maximum, which `range` has. Of several layers, the `chosen`
+/// one.
 pub(super) fn show(
     record: &Record,
     archetype: &str,
@@ -25,7 +26,7 @@ pub(super) fn show(
     }
 }
 
-/// ROS's occupancies, or the costs of Nav2, which have bytes without a sign.
+/// The occupancies of ROS, or the costs of Nav2, which are unsigned.
 fn occupancies(record: &Record, are_costs: bool) -> Result<Shown, String> {
     let number = |name: &str| {
         record
@@ -36,13 +37,13 @@ fn occupancies(record: &Record, are_costs: bool) -> Result<Shown, String> {
     let resolution = number("resolution")?;
     if !resolution.is_finite() || resolution <= 0.0 {
         return Err(format!(
-            "its resolution is {resolution}: cells have no size"
+            "its resolution is {resolution}, which is not a valid cell size"
         ));
     }
     let mut cells = record.bytes("data").ok_or("it has no field 'data'")?;
     if width.checked_mul(height) != Some(cells.len()) {
         return Err(format!(
-            "a map of {width} by {height} cells does not have {}",
+            "a map of {width} by {height} cells cannot have {}",
             cells.len()
         ));
     }
@@ -59,7 +60,7 @@ fn occupancies(record: &Record, are_costs: bool) -> Result<Shown, String> {
     Ok(shown)
 }
 
-/// A cost of Nav2 as its own maps have it: 254 is an obstacle, 253 where the robot would touch one.
+/// A cost of Nav2 as an occupancy, as in its own maps: 254 is an obstacle, 253 the inscribed radius around one.
 fn occupancy_of(cost: u8) -> u8 {
     match cost {
         255 => UNKNOWN,
@@ -70,10 +71,10 @@ fn occupancy_of(cost: u8) -> u8 {
     }
 }
 
-/// A layer of a map of several, around its middle.
+/// A layer of a multi-layer map, around its centre.
 fn layer(record: &Record, chosen: Option<&str>) -> Result<Shown, String> {
     let names = GridLayer::names(record);
-    // One that is gone gives way to the first.
+    // A layer that is gone is replaced by the first.
     let chosen = chosen.filter(|chosen| names.iter().any(|name| name == chosen));
     let layer = GridLayer::of(record, chosen).map_err(|error| error.to_string())?;
     let (cells, range) = shades(&layer.values, PackedKind::F32);
@@ -93,7 +94,7 @@ fn tell_range(shown: &mut Shown, range: Option<(f64, f64)>) {
     }
 }
 
-/// Foxglove's grid: cells of any packed fields, the first of which is shown.
+/// Foxglove's grid: cells of packed fields, the first of which is shown.
 fn packed(record: &Record) -> Result<Shown, String> {
     let number = |name: &str| {
         let found = record.number(name).filter(|&number| number >= 1.0);
@@ -125,9 +126,9 @@ fn packed(record: &Record) -> Result<Shown, String> {
     Ok(shown)
 }
 
-/// Occupancies as they are; anything else from its least to its greatest, which are told.
+/// Occupancies unchanged; other values scaled from their minimum to their maximum, which are returned.
 fn shades(values: &[f64], kind: PackedKind) -> (Vec<u8>, Option<(f64, f64)>) {
-    // Signed bytes up to a hundred are what ROS has, also in Foxglove's words; 255 is its unknown without a sign.
+    // Signed bytes up to a hundred are ROS occupancies, also in Foxglove's grids; 255 is the unsigned form of unknown.
     let is_occupancy = match kind {
         PackedKind::I8 => values.iter().all(|&value| value <= 100.0),
         PackedKind::U8 => values.iter().all(|&value| value <= 100.0 || value >= 255.0),

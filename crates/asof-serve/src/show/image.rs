@@ -1,14 +1,14 @@
-//! Pictures.
+//! Images.
 
 use asof_decode::{Picture, Record, VideoCodec, picture_type};
 
 use super::Shown;
 
-/// The longer side of a raw picture; what is larger is thinned out.
+/// The longer side of a raw image; larger ones are thinned out.
 const MOST_PIXELS: usize = 1280;
 
-/// A picture as a browser can draw it: compressed as it is, raw ones as RGBA. Of video its head alone: one packet is not a
-/// picture, and the page fetches those that belong together.
+/// An image that a browser can draw: compressed ones unchanged, raw ones as RGBA. For video only the head: one packet
+/// is not an image, and the page fetches the packets that belong together.
 pub(super) fn show(record: &Record) -> Result<Shown, String> {
     if let Some(format) = record.text("format") {
         let data = record.bytes("data").ok_or("it has no field 'data'")?;
@@ -19,9 +19,8 @@ pub(super) fn show(record: &Record) -> Result<Shown, String> {
                 body: data,
             });
         }
-        let codec = VideoCodec::named(&format).ok_or_else(|| {
-            format!("pictures in the format '{format}' cannot be shown by a browser")
-        })?;
+        let codec = VideoCodec::named(&format)
+            .ok_or_else(|| format!("browsers do not support the image format '{format}'"))?;
         return Ok(Shown {
             data: None,
             head: serde_json::json!({

@@ -1,4 +1,4 @@
-//! Messages in the forms that a page can show at once.
+//! Messages in the forms that a page can show directly.
 
 mod columns;
 mod grid;
@@ -14,19 +14,19 @@ use serde::{Deserialize, Serialize};
 use crate::frames::Frames;
 use crate::record::{frame_of, json_of};
 
-/// In which form a client wants a topic.
+/// The form in which a client wants a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Form {
-    /// Decoded, as JSON. What is very long is cut short.
+    /// Decoded, as JSON. Long content is truncated.
     Json,
-    /// A picture: as it was compressed, or as pixels.
+    /// An image: as compressed, or as pixels.
     Image,
-    /// Points in space: of a cloud or of a scan.
+    /// Points of a point cloud or a laser scan.
     Points,
-    /// A map of cells.
+    /// A grid map.
     Grid,
-    /// What it means, as typed arrays: the columns of its archetype, whole.
+    /// Its archetype as typed arrays: all columns, complete.
     Columns,
 }
 
@@ -50,50 +50,50 @@ pub(crate) struct Shown {
     pub body: Vec<u8>,
 }
 
-/// What it takes to show a message.
+/// Everything that is needed to show a message.
 pub(crate) struct Show<'a> {
     pub decoders: &'a mut Decoders,
     pub frames: &'a Frames,
-    /// Times are counted from here.
+    /// Times are relative to this one.
     pub start: Stamp,
     pub wish: Wish,
 }
 
-/// What a client wants of a topic.
+/// The options of a subscription.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(crate) struct Wish {
     /// The field that colours points, or the layer of a map.
     pub color: Option<String>,
-    /// The most points: a page that draws without a graphics card has no time for more.
+    /// The most points: a page without a graphics card cannot draw more.
     pub most: Option<usize>,
-    /// The most messages a second. What lies between two of them is left out, and counted with the next.
+    /// The most messages per second. Those in between are dropped, and counted with the next.
     pub rate: Option<f64>,
 }
 
 impl Wish {
-    /// Whether a message that was told already looks as it does with another wish.
+    /// Whether a message that was already sent looks the same with other options.
     pub fn looks_like(&self, other: &Wish) -> bool {
         (&self.color, self.most) == (&other.color, other.most)
     }
 
-    /// How long nothing is to be sent after a message.
+    /// How long to wait after a message before the next one is sent.
     pub fn pause(&self) -> Duration {
         let rate = self.rate.filter(|rate| rate.is_finite() && *rate > 0.0);
         rate.map_or(Duration::ZERO, |rate| {
-            // A little early counts as on time: messages come at a beat of their own.
-            Duration::from_secs_f64(0.95 / rate.max(SLOWEST))
+            // A little early counts as on time: messages have their own rhythm.
+            Duration::from_secs_f64(0.95 / rate.max(MIN_RATE_HZ))
         })
     }
 }
 
-/// The least messages a second that a client can ask for: what is paused must not look as if it had ended.
-const SLOWEST: f64 = 0.1;
+/// The lowest rate that a client can request: a slow stream must not look as if it had ended.
+const MIN_RATE_HZ: f64 = 0.1;
 
-/// JSON beyond this is cut short where it is only looked at.
+/// JSON beyond this length is truncated for display.
 const LONG_JSON: usize = 64 << 10;
 
 impl Show<'_> {
-    /// A message in a form. What cannot be shown says why, under `error`.
+    /// Shows a message in a form. If it cannot be shown, the reason is under `error`.
     pub fn show(&mut self, message: &Message, form: Form) -> Shown {
         let shown = match form {
             Form::Json => self.json(message),
@@ -125,7 +125,7 @@ impl Show<'_> {
         shown
     }
 
-    /// The message in the words of its archetype, which are the same for ROS and Foxglove.
+    /// The message's archetype, which is the same for ROS and Foxglove.
     fn meaning(&mut self, message: &Message) -> Result<Record, String> {
         let record = self.decoders.meaning(message);
         record.map_err(|error| error.to_string())
@@ -164,7 +164,7 @@ impl Show<'_> {
     }
 
     fn columns(&mut self, message: &Message) -> Result<Shown, String> {
-        // JSON may have other fields in each message: what the first had is not all.
+        // JSON may have other fields in each message: those of the first are not all.
         let record = if message.channel.message_encoding == "json" {
             let own = Decoders::default().meaning(message);
             own.map_err(|error| error.to_string())?
@@ -176,7 +176,7 @@ impl Show<'_> {
         Ok(shown)
     }
 
-    /// Says where the message's frame was when it was measured: a cloud of half a second ago stays where it was seen.
+    /// Adds the pose of the message's frame at its stamp: a cloud of half a second ago stays where it was measured.
     fn place(&self, record: &Record, message: &Message, shown: &mut Shown) {
         let frame = frame_of(record).unwrap_or_default();
         let stamp = record.stamp().filter(|&stamp| stamp != Stamp::EPOCH);
@@ -221,7 +221,7 @@ impl Shown {
     }
 }
 
-/// Cuts long texts and lists, and says how much is left out.
+/// Truncates long texts and lists, and adds how much is missing.
 fn shorten(value: &mut serde_json::Value, most: usize) {
     match value {
         serde_json::Value::String(text) if text.len() > 4 * most => {

@@ -1,14 +1,14 @@
-//! Points in space: clouds and scans.
+//! Points: clouds and scans.
 
 use super::{Shown, Wish, floats};
 use asof_decode::{PackedField, PackedKind, Record, Scan};
 
-/// More points than this are thinned out: a page draws no more at once.
+/// The most points: a page cannot draw more at once.
 const MOST_POINTS: usize = 500_000;
 
-/// `count` points as `x, y, z` in float32, then what colours them: float32 (`value`), or four bytes (`rgba`).
+/// `count` points as `x, y, z` in float32, then their colours: float32 (`value`), or four bytes (`rgba`).
 ///
-/// What colours a cloud is its field of that name, where one is chosen and there; else its colour, its intensity, or its height.
+/// A cloud is coloured by the chosen field, where there is one; else by its colour, its intensity, or its height.
 pub(super) fn show(record: &Record, wish: &Wish) -> Result<Shown, String> {
     if record.items("ranges").is_some() {
         return scan(record);
@@ -26,7 +26,7 @@ fn scan(record: &Record) -> Result<Shown, String> {
     }
     let head = serde_json::json!({
         "count": values.len(), "color": "value", "kind": "scan",
-        // Foxglove's scans have a pose of their own within their frame.
+        // Foxglove's scans have their own pose within their frame.
         "local_pose": record.pose(), "seen": scan.ranges.len(),
     });
     let mut body = floats(places);
@@ -43,12 +43,12 @@ fn cloud(record: &Record, wish: &Wish) -> Result<Shown, String> {
     let step = record
         .number("point_step")
         .filter(|&step| step >= 1.0)
-        .ok_or("it does not say how long a point is")? as usize;
+        .ok_or("it has no point stride")? as usize;
     let fields = PackedField::all_of(record)?;
     let field = |name: &str| fields.iter().find(|field| field.name == name);
     let axes = [field("x"), field("y"), field("z")];
     let [Some(x), Some(y), Some(z)] = axes else {
-        return Err("its points have no x, y and z".to_owned());
+        return Err("its points do not have x, y and z".to_owned());
     };
     let chosen = wish.color.as_deref().and_then(field);
     let color = Color::of(&fields).filter(|_| chosen.is_none());
@@ -68,7 +68,7 @@ fn cloud(record: &Record, wish: &Wish) -> Result<Shown, String> {
         match (&color, strength) {
             (Some(color), _) => colors.extend(color.at(point, is_big)),
             (None, Some(strength)) => values.push(strength.value(point, is_big) as f32),
-            // What is higher is brighter.
+            // Higher points are brighter.
             (None, None) => values.push(place[2]),
         }
     }
@@ -92,11 +92,11 @@ fn cloud(record: &Record, wish: &Wish) -> Result<Shown, String> {
     })
 }
 
-/// The colour that points have themselves.
+/// The colour fields of a cloud.
 enum Color<'a> {
-    /// Red, green and blue in the lower bytes of one number, as ROS has it.
+    /// Red, green and blue in the lower bytes of one number, as in ROS.
     Packed(&'a PackedField),
-    /// A field for each, as Foxglove has it.
+    /// A field for each, as in Foxglove.
     Apart([&'a PackedField; 3]),
 }
 
@@ -112,7 +112,7 @@ impl<'a> Color<'a> {
         apart(["red", "green", "blue"]).or_else(|| apart(["r", "g", "b"]))
     }
 
-    /// Red, green, blue and how much of it is seen.
+    /// Red, green, blue and alpha.
     fn at(&self, point: &[u8], is_big: bool) -> [u8; 4] {
         match self {
             Color::Packed(packed) => {
@@ -123,7 +123,7 @@ impl<'a> Color<'a> {
             Color::Apart(parts) => {
                 let [r, g, b] = parts.map(|part| {
                     let value = part.value(point, is_big);
-                    // What is not in bytes goes from 0 to 1.
+                    // Other types than bytes go from 0 to 1.
                     match part.kind {
                         PackedKind::F32 | PackedKind::F64 => (value * 255.0) as u8,
                         _ => value as u8,
