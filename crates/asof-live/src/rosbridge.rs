@@ -256,7 +256,7 @@ mod tests {
             text = json!({ "op": "png", "data": data }).to_string();
         }
         let error = Incoming::parse(&text).expect_err("too deep").to_string();
-        assert!(error.contains("too many"), "{error}");
+        assert!(error.contains("nested too deeply"), "{error}");
     }
 
     #[test]

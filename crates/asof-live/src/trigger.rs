@@ -538,16 +538,16 @@ mod tests {
     #[test]
     fn what_cannot_be_understood_is_said() {
         for (text, reason) in [
-            ("", "compares nothing"),
-            ("/a.b", "compares nothing"),
-            ("/a == 1", "no field"),
+            ("", "no comparison"),
+            ("/a.b", "no comparison"),
+            ("/a == 1", "does not name a field"),
             ("/a.b =< 1", "the comparison is not one of"),
             ("/a.b ==", "nothing comes after"),
             ("/a. == 1", "empty"),
-            ("log == error", ">= alone"),
-            ("log >= loud", "not a level"),
-            ("rate() < 5", "a topic belongs"),
-            ("rate(/a) > 5", "< alone"),
+            ("log == error", "only be compared by >="),
+            ("log >= loud", "not a log level"),
+            ("rate() < 5", "needs a topic"),
+            ("rate(/a) > 5", "only be compared by <"),
             ("rate(/a) < often", "not a rate"),
         ] {
             let error = text.parse::<Trigger>().expect_err(text).to_string();

@@ -229,7 +229,7 @@ fn an_oversized_message_ends_the_connection_and_not_the_robot() {
     assert!(
         problems
             .iter()
-            .any(|one| one.to_string().contains("larger than is taken")),
+            .any(|one| one.to_string().contains("above the size limit")),
         "{problems:?}"
     );
 }
@@ -243,7 +243,7 @@ fn more_channels_than_are_followed_are_counted() {
         let problems = robot.problems();
         problems
             .iter()
-            .any(|one| one.to_string().contains("10 channels are more"))
+            .any(|one| one.to_string().contains("10 channels were above the limit"))
     });
     assert_eq!(robot.topics().len(), 20_000);
 }

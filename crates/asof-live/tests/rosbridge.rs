@@ -456,7 +456,7 @@ fn an_oversized_message_ends_the_connection_and_not_the_robot() {
     server.send(raw("/chatter", &cdr("hello")));
     eventually("its message", || source.stats().messages == 1);
     let problems = source.summary().problems.clone();
-    let is_told = |one: &asof_core::Problem| one.to_string().contains("larger than is taken");
+    let is_told = |one: &asof_core::Problem| one.to_string().contains("above the size limit");
     assert!(problems.iter().any(is_told), "{problems:?}");
 }
 
