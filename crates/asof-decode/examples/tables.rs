@@ -1,4 +1,4 @@
-//! Decodes recordings into tables and says what each became.
+//! Decodes recordings into tables and prints what each channel became.
 //!
 //! `cargo run --release -p asof-decode --example tables -- run.mcap`
 

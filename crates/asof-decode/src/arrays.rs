@@ -1,4 +1,4 @@
-//! Columns become Arrow arrays.
+//! Converts columns to Arrow arrays.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::model::Scalar;
 use crate::recycle::{Word, buffer_of};
 
 impl Group {
-    /// Takes the first `len` rows of every field out of the columns, which are empty then.
+    /// Takes the first `len` rows of every field out of the columns, which are empty afterwards.
     pub fn take(&self, columns: &mut Columns, len: usize) -> Result<Vec<ArrayRef>, ArrowError> {
         self.fields
             .iter()
@@ -118,7 +118,7 @@ fn last_of(ends: &OffsetBuffer<i32>) -> usize {
     ends.last().copied().unwrap_or(0) as usize
 }
 
-/// A column of truth values as bits. Its memory stays, since nobody else needs it.
+/// A column of booleans as bits. Its memory stays with the column.
 fn take_bits(column: &mut Vec<u8>) -> BooleanBuffer {
     let bits = BooleanBuffer::collect_bool(column.len(), |at| column[at] != 0);
     column.clear();
@@ -160,7 +160,7 @@ fn words<A: ArrowPrimitiveType, T: Word>(
     Arc::new(PrimitiveArray::<A>::new(buffer, nulls))
 }
 
-/// Texts as they are, or repaired where Arrow finds that they are no UTF-8.
+/// Texts as they are, or repaired where Arrow finds invalid UTF-8.
 fn text_array(texts: Texts, nulls: Option<NullBuffer>) -> Result<ArrayRef, ArrowError> {
     let (ends, data) = (offsets_of(texts.ends), buffer_of(texts.data));
     if let Ok(array) = StringArray::try_new(ends.clone(), data.clone(), nulls.clone()) {
@@ -171,7 +171,7 @@ fn text_array(texts: Texts, nulls: Option<NullBuffer>) -> Result<ArrayRef, Arrow
     Ok(Arc::new(StringArray::try_new(ends, data, nulls)?))
 }
 
-/// The same texts, with U+FFFD for what is not UTF-8.
+/// The same texts, with U+FFFD for invalid UTF-8.
 fn repaired(ends: &[i32], data: &[u8]) -> Texts {
     let mut good = Texts::default();
     for ends in ends.windows(2) {

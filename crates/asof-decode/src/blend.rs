@@ -1,8 +1,8 @@
-//! What a message would have said between two others.
+//! Interpolation between two messages.
 //!
-//! Both are decoded as rows; the floats, stamps and rotations of the first are then moved towards those of the
-//! second. What cannot lie between two values (texts, integers, flags) stays as the first has it, which is
-//! what was known at the time.
+//! Both are decoded as rows; the floats, stamps and rotations of the first are then moved towards those of the second.
+//! Values that cannot be interpolated (texts, integers, booleans) stay those of the first, which is what was known at
+//! the time.
 
 use crate::columns::Columns;
 use crate::layout::{Group, Node, Shape};
@@ -11,8 +11,8 @@ use crate::print::number_at;
 use crate::stamps::parts_of;
 
 impl Group {
-    /// Whether two rows can be blended: their lists are of equal lengths, the same fields are there, and they
-    /// speak of the same things, by the names in them.
+    /// Whether two rows can be interpolated: their lists have equal lengths, the same fields are present, and the
+    /// names in them agree.
     pub fn is_alike(&self, columns: &Columns, a: usize, b: usize) -> bool {
         self.fields
             .iter()
@@ -46,7 +46,7 @@ impl Group {
         is_whole.then_some((seconds, nanos))
     }
 
-    /// The columns of x, y, z and w, if that is all there is and all are of one width.
+    /// The columns of x, y, z and w, if the struct has only these and all are of one width.
     fn quaternion(&self) -> Option<[(Scalar, usize); 4]> {
         let [Some(x), Some(y), Some(z), Some(w)] = &self.fields[..] else {
             return None;
@@ -130,7 +130,7 @@ fn span(ends: &[i32], row: usize) -> std::ops::Range<usize> {
     ends[row] as usize..ends[row + 1] as usize
 }
 
-/// Equal values stay what they are, infinities included.
+/// Equal values stay unchanged, infinities included.
 fn between(from: f64, to: f64, part: f64) -> f64 {
     if from.to_bits() == to.to_bits() {
         from
@@ -178,7 +178,7 @@ fn blend_times(
     put(nanos, time.rem_euclid(1_000_000_000));
 }
 
-/// Along the shorter arc, at an even speed.
+/// Spherical interpolation: along the shorter arc, at constant speed.
 fn blend_rotations(
     columns: &mut Columns,
     parts: [(Scalar, usize); 4],
@@ -196,7 +196,7 @@ fn blend_rotations(
         dot = -dot;
     }
     let angle = dot.min(1.0).acos();
-    // Where both are almost the same, or no rotations at all, a straight line is the arc.
+    // Where both are almost the same, or not rotations, linear interpolation is good enough.
     let (keep, take) = if angle < 1e-6 || !angle.is_finite() {
         (1.0 - part, part)
     } else {

@@ -1,8 +1,7 @@
-//! The columns that plans write into: plain vectors, sorted by the width of what they hold.
+//! The columns that plans write into: plain vectors, grouped by the width of their values.
 //!
-//! A plan names a column by its kind and number, so that no write looks at a type. Rows need no
-//! bookkeeping of their own: where a row went wrong, [`Layout::truncate`](crate::layout::Layout)
-//! finds every column's length from the number of good rows.
+//! A plan names a column by its kind and number, so that no write looks at a type. Rows need no bookkeeping: after a
+//! failed row, [`Layout::truncate`](crate::layout::Layout) derives every column's length from the number of good rows.
 
 use arrow_buffer::Buffer;
 use bytes::Bytes;
@@ -16,13 +15,13 @@ pub(crate) struct Columns {
     pub w2: Vec<Vec<u16>>,
     pub w4: Vec<Vec<u32>>,
     pub w8: Vec<Vec<u64>>,
-    /// Where the elements of each list end; each starts with a 0.
+    /// The end offsets of each list; each column starts with a 0.
     pub ends: Vec<Vec<i32>>,
     pub texts: Vec<Texts>,
     pub blobs: Vec<Blobs>,
 }
 
-/// Texts, one behind the other. They are checked for UTF-8 when an array is made of them, all at once.
+/// Texts, one after the other. They are validated as UTF-8 when an array is made of them, all at once.
 #[derive(Debug)]
 pub(crate) struct Texts {
     pub ends: Vec<i32>,
@@ -56,24 +55,24 @@ impl Texts {
     }
 }
 
-/// Bytes of any length, in Arrow's view layout: short ones within their view, others in a buffer of
-/// the column's own or, where they are a good part of it, in the buffer that they came in.
+/// Bytes of any length, in Arrow's view layout: short ones within their view, others in a buffer of the column or,
+/// where they are a large part of it, in the buffer that they came in.
 #[derive(Debug, Default)]
 pub(crate) struct Blobs {
     pub views: Vec<u128>,
     pub own: Vec<u8>,
-    /// Buffers of others that views point into, from number 1 on; 0 is `own`.
+    /// Shared buffers that views point into, from number 1 on; 0 is `own`.
     pub shared: Vec<Bytes>,
     /// Bytes that `shared` keeps alive.
     pub pinned: usize,
 }
 
-/// A payload as it lies in the buffer that it came in.
+/// A payload, with the buffer that it came in.
 #[derive(Debug, Clone, Copy)]
 pub struct Payload<'a> {
     /// The encoded message.
     pub bytes: &'a [u8],
-    /// What holds it, if that may be kept: large byte fields are then not copied.
+    /// The buffer that holds it, if that may be kept: large byte fields are then not copied.
     pub owner: Option<(&'a Bytes, usize)>,
 }
 
@@ -83,19 +82,19 @@ impl<'a> From<&'a [u8]> for Payload<'a> {
     }
 }
 
-/// Where a byte field's bytes are, so that they can be kept without a copy.
+/// The position of a byte field in its buffer, so that it can be kept without a copy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Backing<'a> {
     pub owner: Option<(&'a Bytes, usize)>,
 }
 
-/// A shorter field is copied: it would keep much more alive than itself.
+/// Shorter fields are copied: they would keep much more memory alive than their own.
 const MIN_SHARED_BYTES: usize = 16 << 10;
-/// A field is kept in its buffer if it is at least this part of it.
+/// A field stays in its buffer if it is at least one part in this many of it.
 const SHARE_OF_BUFFER: usize = 8;
 
 impl Blobs {
-    /// Adds `bytes`, which start at `at` of their payload.
+    /// Adds `bytes`, which start at offset `at` of their payload.
     #[inline]
     pub fn push(&mut self, bytes: &[u8], at: usize, place: Backing<'_>) {
         let len = bytes.len();
@@ -128,9 +127,9 @@ impl Blobs {
         self.views.push(view(bytes, 0, offset));
     }
 
-    /// Keeps the first `len`, and what they need.
+    /// Keeps the first `len` values, and the buffers that they need.
     pub fn truncate(&mut self, len: usize) {
-        // Each lies behind those before it, so the first that goes says where the kept ones end.
+        // Values are stored in order, so the first removed one marks the end of the kept ones.
         let gone = self.views.get(len..).unwrap_or_default();
         let mut places = gone
             .iter()
@@ -140,7 +139,7 @@ impl Blobs {
         if let Some((_, offset)) = own {
             self.own.truncate(offset);
         }
-        // The first buffer of those that go may be one of those that stay, too.
+        // The first buffer of the removed values may also hold kept ones.
         if let Some((first, _)) = places.find(|(buffer, _)| *buffer > 0) {
             let kept = if len == 0 { 0 } else { first };
             let dropped = self.shared.drain(kept.min(self.shared.len())..);
@@ -168,7 +167,7 @@ impl Blobs {
         &data[offset..offset + len]
     }
 
-    /// The buffers that the views point into, in their order.
+    /// The views, and the buffers that they point into, in order.
     pub fn into_parts(self) -> (Vec<u128>, Vec<Buffer>) {
         let own = std::iter::once(crate::recycle::buffer_of(self.own));
         let shared = self.shared.into_iter().map(Buffer::from);
@@ -184,20 +183,20 @@ fn view(bytes: &[u8], buffer: u32, offset: u32) -> u128 {
         | u128::from(offset) << 96
 }
 
-/// The bytes of a short view lie in the view itself; they are found by its value.
+/// The bytes of a short view are in the view itself.
 fn inline(view: &u128, len: usize) -> &[u8] {
-    // A view is made and read on little-endian machines and big-endian ones alike, so its bytes are
-    // looked up through Arrow's own conversion of plain values.
+    // Views are written and read on little-endian and big-endian machines alike, so the bytes are accessed through
+    // Arrow's own conversion of plain values.
     let bytes: &[u8] = arrow_buffer::ToByteSlice::to_byte_slice(std::slice::from_ref(view));
     &bytes[4..4 + len]
 }
 
-/// How much a batch had in each column.
+/// The size of each column of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Sizes(Vec<usize>);
 
 impl Columns {
-    /// What is in the columns now, for [`make_room`](Self::make_room) when it is gone.
+    /// Records the current sizes, for [`make_room`](Self::make_room) after the batch is taken.
     pub fn sizes(&self, sizes: &mut Sizes) {
         let sizes = &mut sizes.0;
         sizes.clear();
@@ -214,10 +213,10 @@ impl Columns {
         }
     }
 
-    /// Makes room in empty columns for another batch of the size of an earlier one.
+    /// Reserves memory in empty columns for another batch of the size of an earlier one.
     ///
-    /// Done when the first row comes, not when the last batch is taken: by then that batch is mostly gone, and
-    /// its memory is used again while it is still in the caches.
+    /// Called when the first row comes, not when the last batch is taken: by then that batch is mostly gone, and its
+    /// memory is reused while it is still in the CPU caches.
     pub fn make_room(&mut self, sizes: &Sizes) {
         fn words<T: Word>(column: &mut Vec<T>, len: usize) {
             if column.capacity() < len {
@@ -247,14 +246,14 @@ impl Columns {
         }
     }
 
-    /// Makes room for `more` rows like the `rows` that there are.
+    /// Reserves memory for `more` rows like the existing `rows`.
     pub fn reserve(&mut self, rows: usize, more: usize) {
         fn grow<T>(column: &mut Vec<T>, rows: usize, more: usize) {
-            // A little more than the average needs, so that a tail of larger rows does not move all.
+            // A little more than the average, so that a few larger rows at the end do not cause a reallocation.
             let wanted = column.len() as u128 * more as u128 / rows as u128;
             let wanted = (wanted + wanted / 32) as usize;
             if column.capacity() - column.len() < wanted {
-                // No more than that; where there is no memory for it, growing step by step will tell.
+                // Not more than that; where there is not enough memory, growing step by step will report it.
                 let _ = column.try_reserve_exact(wanted);
             }
         }
@@ -309,7 +308,7 @@ impl Columns {
         }
     }
 
-    /// What the columns hold and keep alive, in bytes.
+    /// The memory that the columns hold and keep alive, in bytes.
     pub fn bytes(&self) -> usize {
         let words = self.w1.iter().map(Vec::len).sum::<usize>()
             + 2 * self.w2.iter().map(Vec::len).sum::<usize>()

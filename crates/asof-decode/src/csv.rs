@@ -1,4 +1,4 @@
-//! A row of columns as a line of comma-separated values: structs are spread over columns, lists are JSON.
+//! A row of columns as comma-separated values: structs are spread over columns, lists are JSON.
 
 use crate::columns::Columns;
 use crate::layout::{Group, Node, Shape};
@@ -19,7 +19,7 @@ impl Group {
         }
     }
 
-    /// Writes the values of a row, each behind a comma.
+    /// Writes the values of a row, each after a comma.
     pub fn csv_row(
         &self,
         columns: &Columns,
@@ -40,7 +40,7 @@ impl Group {
         }
     }
 
-    /// The fields that are laid out and shown, with their places.
+    /// The fields that are laid out and shown, with their positions.
     pub fn chosen<'a>(
         &'a self,
         shown: Option<&'a [usize]>,
@@ -79,7 +79,7 @@ impl Node {
     }
 }
 
-/// RFC 4180: quotes around what needs them, and each quote within doubled.
+/// RFC 4180: quotes where needed, and quotes within doubled.
 fn quote(text: &[u8], out: &mut Vec<u8>) {
     let is_special = |byte: &u8| matches!(byte, b',' | b'"' | b'\n' | b'\r');
     if !text.iter().any(is_special) {

@@ -1,4 +1,4 @@
-//! One channel's messages, decoded.
+//! Decodes the messages of one channel.
 
 mod between;
 
@@ -57,38 +57,37 @@ use between::Neighbours;
 pub struct Decoder {
     wire: Box<dyn WireDecoder>,
     columns: Columns,
-    /// Nanoseconds, the sign in the highest bit as Arrow has it.
+    /// Nanoseconds, with the sign in the highest bit, as in Arrow.
     log_times: Vec<u64>,
     publish_times: Vec<u64>,
-    /// Rows of the batch that was taken last, if there is no room for another one yet, and what it had.
+    /// The rows and sizes of the last batch, until memory is reserved for the next one.
     last_rows: usize,
     last_sizes: Sizes,
     schema: SchemaRef,
-    /// The places of the message's own fields that go out, in the order of the schema.
+    /// The positions of the message's fields in the output, in the order of the schema.
     shown: Vec<usize>,
     stamp: Option<StampColumns>,
-    /// Whether every field is wanted.
+    /// Whether every field is selected.
     is_whole: bool,
-    /// Whether something can lie between two messages.
+    /// Whether messages can be interpolated.
     has_between: bool,
     neighbours: Neighbours,
     failed: Vec<(usize, PayloadError)>,
 }
 
-/// A message with its times: logged, published.
+/// A message with its log time and publish time.
 pub type Timed<'a> = (Stamp, Stamp, Payload<'a>);
 
-/// Payloads beyond this are refused: Arrow counts the bytes of a batch's texts in 31 bits.
+/// The largest payload: Arrow counts the bytes of a batch's texts in 31 bits.
 const LARGEST_PAYLOAD: usize = 1 << 30;
 
 impl Decoder {
-    /// A decoder for a channel's messages.
+    /// Creates a decoder for a channel's messages.
     ///
-    /// Of a channel without a schema, `samples` are looked at to find out what is in it; elsewhere they
-    /// are not needed.
+    /// For a channel without a schema, the columns are inferred from `samples`; otherwise they are not needed.
     ///
     /// # Errors
-    /// When the encoding is not known, or the schema cannot be used.
+    /// When the encoding is unknown, or the schema cannot be used.
     pub fn new(
         channel: &Channel,
         projection: &Projection,
@@ -97,7 +96,7 @@ impl Decoder {
         Self::with_vectors(channel, projection, &[], samples)
     }
 
-    /// The same; the structs of floats at these paths come out as arrays where the wire allows it.
+    /// The same; structs of floats at these paths become arrays where the wire format allows it.
     pub(crate) fn with_vectors(
         channel: &Channel,
         projection: &Projection,
@@ -110,7 +109,7 @@ impl Decoder {
             vectors,
         };
         let wire = match wire_decoder(channel, asked(&wanted), samples) {
-            // The stamp was only added in case that it is there.
+            // The stamp was only added in case it is there.
             Err(SchemaError::NoSuchField { .. }) if wanted != *projection => {
                 wire_decoder(channel, asked(projection), samples)?
             }
@@ -147,12 +146,12 @@ impl Decoder {
         self.log_times.len()
     }
 
-    /// What those rows hold and keep alive, in bytes.
+    /// The memory that those rows hold and keep alive, in bytes.
     pub fn bytes(&self) -> usize {
         self.columns.bytes() + 16 * self.rows()
     }
 
-    /// Makes room for `more` rows, if they are like those that there are.
+    /// Reserves memory for `more` rows like the existing ones.
     pub fn reserve(&mut self, more: usize) {
         let rows = self.rows();
         self.columns.reserve(rows, more);
@@ -160,8 +159,8 @@ impl Decoder {
         self.publish_times.reserve(more);
     }
 
-    /// Decodes a run of messages into rows. Each that cannot be decoded is left out and reported, by its
-    /// place in the run.
+    /// Decodes a run of messages into rows. Messages that cannot be decoded are skipped and reported, by their
+    /// position in the run.
     pub fn append(&mut self, run: &[Timed<'_>], mut failed: impl FnMut(usize, PayloadError)) {
         let mut errors = std::mem::take(&mut self.failed);
         let unpacked = unpacked(run);
@@ -202,7 +201,7 @@ impl Decoder {
         self.failed = errors;
     }
 
-    /// Makes room for a batch like the last one, once.
+    /// Reserves memory for a batch like the last one, once.
     fn make_room(&mut self) {
         self.columns.make_room(&self.last_sizes);
         self.log_times = room_for(self.last_rows);
@@ -213,7 +212,7 @@ impl Decoder {
     /// Takes the rows as a batch; `None` where there are none.
     ///
     /// # Errors
-    /// When Arrow refuses them, which is a defect of this crate.
+    /// When Arrow refuses them, which is a bug in this crate.
     pub fn take(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
         let rows = self.rows();
         if rows == 0 {
@@ -241,7 +240,7 @@ impl Decoder {
         RecordBatch::try_new(Arc::clone(&self.schema), arrays).map(Some)
     }
 
-    /// One message as a JSON object.
+    /// Decodes one message to a JSON object.
     ///
     /// # Errors
     /// When the payload cannot be decoded.
@@ -252,7 +251,7 @@ impl Decoder {
             .unwrap_or_else(|bad| String::from_utf8_lossy(bad.as_bytes()).into_owned()))
     }
 
-    /// Writes one message as a JSON object.
+    /// Decodes one message and writes it as a JSON object.
     ///
     /// # Errors
     /// When the payload cannot be decoded; nothing is written then.
@@ -271,14 +270,14 @@ impl Decoder {
         })
     }
 
-    /// Whether messages of this type say when they were measured.
+    /// Whether messages of this type have a stamp.
     pub fn has_stamp(&self) -> bool {
         self.stamp.is_some()
     }
 
-    /// When a message was measured, as it says itself; `None` where it does not.
+    /// A message's stamp: when it was measured. `None` where it has none.
     ///
-    /// A decoder for the stamp alone is made with [`Projection::stamp`].
+    /// Use [`Projection::stamp`] for a decoder that decodes only the stamp.
     ///
     /// # Errors
     /// When the payload cannot be decoded.
@@ -291,7 +290,7 @@ impl Decoder {
         Ok(found.map(Stamp::from_nanos))
     }
 
-    /// The names of the columns that a message is spread over in comma-separated values.
+    /// The names of a message's columns in comma-separated values.
     pub fn csv_names(&self) -> Vec<String> {
         let mut names = Vec::new();
         let root = &self.wire.layout().root;
@@ -299,7 +298,7 @@ impl Decoder {
         names
     }
 
-    /// Writes one message as comma-separated values, each behind a comma.
+    /// Writes one message as comma-separated values, each after a comma.
     ///
     /// # Errors
     /// When the payload cannot be decoded; nothing is written then.
@@ -314,7 +313,7 @@ impl Decoder {
         &self.wire.layout().root
     }
 
-    /// Decodes one message, shows it, and forgets it.
+    /// Decodes one message, calls `show` with the row, and discards it.
     pub(crate) fn with_row(
         &mut self,
         payload: &[u8],
@@ -328,7 +327,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Decodes one message behind `rows` others, without its times.
+    /// Decodes one message as row number `rows`, without its times.
     fn push_row(&mut self, payload: &[u8], rows: usize) -> Result<(), PayloadError> {
         if payload.len() > LARGEST_PAYLOAD {
             return Err(too_large(payload.len()));
@@ -402,7 +401,7 @@ fn wire_decoder(
                 _ => Some(jsonschema::parse(&schema.name, &schema.data)?)
                     .filter(|types| types.root().fields.len() > 1),
             };
-            // A schema that names no fields says as much as none.
+            // A schema without fields is treated as no schema.
             let decoder = match types {
                 Some(types) => JsonDecoder::with_schema(&types, projection, is_cbor)?,
                 None => JsonDecoder::inferred(&schema.name, samples, projection, is_cbor)?,
@@ -421,7 +420,7 @@ fn wire_decoder(
     }
 }
 
-/// A projection that keeps the stamp, wherever it may be.
+/// Adds the stamp to a projection, wherever it may be.
 fn with_stamp(projection: &Projection) -> Projection {
     match projection {
         Projection::All | Projection::And(..) => projection.clone(),
@@ -446,7 +445,7 @@ pub(crate) fn time_field(name: &str, is_nullable: bool) -> Field {
     Field::new(name, kind, is_nullable)
 }
 
-/// Metadata of a column that could not have its field's name, since a time has it: that name.
+/// Metadata of a column that was renamed because a time has its name: the field's own name.
 pub(crate) const OWN_NAME: &str = "asof:name";
 
 fn arrow_schema_of(channel: &Channel, root: &Group, shown: &[usize], has_stamp: bool) -> Schema {
@@ -462,7 +461,7 @@ fn arrow_schema_of(channel: &Channel, root: &Group, shown: &[usize], has_stamp: 
             continue;
         };
         let mut field = node.arrow_field();
-        // A message may have a field of this name itself.
+        // A message may itself have a field of this name.
         while fields.iter().any(|other| other.name() == field.name()) {
             let renamed = format!("{}_", field.name());
             field
@@ -477,7 +476,7 @@ fn arrow_schema_of(channel: &Channel, root: &Group, shown: &[usize], has_stamp: 
     Schema::new(fields).with_metadata(metadata.into_iter().collect())
 }
 
-/// What an Arrow schema says about where its rows came from.
+/// The metadata of an Arrow schema: the origin of its rows.
 pub(crate) fn channel_metadata(channel: &Channel, layer: &str) -> Vec<(String, String)> {
     let schema_encoding = channel.schema.as_ref().map_or("", |s| s.encoding.as_str());
     [
@@ -494,12 +493,12 @@ pub(crate) fn channel_metadata(channel: &Channel, layer: &str) -> Vec<(String, S
 fn too_large(len: usize) -> PayloadError {
     PayloadError::TooLarge {
         at: 0,
-        reason: format!("a payload of {len} bytes; at most {LARGEST_PAYLOAD} are decoded"),
+        reason: format!("the payload has {len} bytes, more than the limit of {LARGEST_PAYLOAD}"),
     }
 }
 
-/// rosbag2 can compress each message by itself, and the channel does not say so: a zstd frame's first
-/// bytes do, which are no CDR.
+/// rosbag2 can compress each message, which is not recorded in the channel: the first bytes of a zstd frame show it,
+/// since they are not valid CDR.
 fn is_packed(payload: &[u8]) -> bool {
     payload.starts_with(&[0x28, 0xb5, 0x2f, 0xfd])
 }
@@ -512,7 +511,7 @@ fn unpack(payload: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The payloads with those decompressed that are packed; `None` where none is.
+/// The payloads, with compressed ones decompressed; `None` where none is compressed.
 fn unpacked(run: &[Timed<'_>]) -> Option<Vec<Vec<u8>>> {
     if !run.iter().any(|(_, _, payload)| is_packed(payload.bytes)) {
         return None;

@@ -1,4 +1,4 @@
-//! Messages of many channels, each decoded by the decoder of its channel.
+//! Decodes messages of many channels, with one decoder per channel.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use crate::error::DecodeError;
 use crate::layers::{Layers, Table};
 use crate::{Decoder, Payload, Projection, Record, SchemaError, Survey};
 
-/// One value for each channel, made when its first message comes.
+/// One value per channel, created when its first message comes.
 ///
-/// Channels are told apart by address, so that a lookup costs no comparison of schemas; each is kept alive as
-/// long as its value, so that its address is not used for another.
+/// Channels are identified by address, so that a lookup does not compare schemas; each channel is kept alive with its
+/// value, so that its address is not reused.
 pub struct ByChannel<T> {
     known: FxHashMap<usize, (Arc<Channel>, T)>,
     most: usize,
 }
 
-/// Channels that are remembered at once, unless another number is given.
+/// How many channels are remembered by default.
 const MOST_CHANNELS: usize = 4096;
 
 impl<T> Default for ByChannel<T> {
@@ -35,7 +35,7 @@ impl<T> fmt::Debug for ByChannel<T> {
 }
 
 impl<T> ByChannel<T> {
-    /// Remembers this many channels at once; all are forgotten when there is one more, and made anew.
+    /// Remembers this many channels; when there is one more, all are discarded and created again.
     pub fn with_most(most: usize) -> Self {
         ByChannel {
             known: FxHashMap::default(),
@@ -43,7 +43,7 @@ impl<T> ByChannel<T> {
         }
     }
 
-    /// The value of a channel; it is made where there is none.
+    /// The value of a channel, created with `make` if there is none.
     pub fn get(&mut self, channel: &Arc<Channel>, make: impl FnOnce() -> T) -> &mut T {
         let key = Arc::as_ptr(channel) as usize;
         if self.known.len() >= self.most && !self.known.contains_key(&key) {
@@ -53,13 +53,13 @@ impl<T> ByChannel<T> {
         &mut entry.or_insert_with(|| (Arc::clone(channel), make())).1
     }
 
-    /// Every channel with its value, in no order.
+    /// Every channel with its value, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<Channel>, &T)> {
         self.known.values().map(|(channel, value)| (channel, value))
     }
 }
 
-/// Decodes messages of any number of channels, and counts what cannot be decoded.
+/// Decodes messages of any number of channels, and counts those that cannot be decoded.
 ///
 /// ```
 /// use asof_core::{Batch, Channel, Message, Stamp};
@@ -89,20 +89,20 @@ pub struct Decoders {
     fields: ByChannel<Result<Decoder, SchemaError>>,
     meanings: ByChannel<Result<Box<dyn Table>, SchemaError>>,
     failures: FxHashMap<usize, ChannelFailures>,
-    /// Failures of channels that are not told apart any more.
+    /// Failures of channels that are no longer remembered.
     other_failures: u64,
 }
 
-/// Messages of one channel that could not be decoded.
+/// The messages of one channel that could not be decoded.
 #[derive(Debug, Clone)]
 pub struct ChannelFailures {
     /// The channel.
     pub channel: Arc<Channel>,
-    /// How many.
+    /// Their number.
     pub count: u64,
-    /// When the first of them was logged.
+    /// The log time of the first.
     pub first_at: Stamp,
-    /// Why the first of them could not be decoded.
+    /// Why the first could not be decoded.
     pub first: DecodeError,
 }
 
@@ -124,7 +124,7 @@ impl Decoders {
     /// The decoder of a channel. `samples` are some of its payloads; only channels without a schema need them.
     ///
     /// # Errors
-    /// When there cannot be one; it is not tried again.
+    /// When none can be created; it is not tried again.
     pub fn of(
         &mut self,
         channel: &Arc<Channel>,
@@ -163,20 +163,20 @@ impl Decoders {
         self.with(message, |decoder| decoder.write_csv(message.payload, out))
     }
 
-    /// When a message was measured, as it says itself; `None` where it does not.
+    /// A message's stamp: when it was measured. `None` where it has none.
     ///
     /// # Errors
     /// When it cannot be decoded; it is counted among the [`failures`](Self::failures).
     pub fn stamp(&mut self, message: MessageRef<'_>) -> Result<Option<Stamp>, DecodeError> {
-        // A decoder for stamps alone refuses a type that has none.
+        // A decoder for stamps only refuses a type that has none.
         if let Err(SchemaError::NoSuchField { .. }) = self.of(message.channel, &[message.payload]) {
             return Ok(None);
         }
         self.with(message, |decoder| decoder.stamp(message.payload))
     }
 
-    /// Writes what a message would have said `part` of the way from one to the next, as
-    /// [`Decoder::write_json_between`]. `false` where there is no such thing, or one of them cannot be decoded.
+    /// Writes a message interpolated `part` of the way from one to the next, as [`Decoder::write_json_between`].
+    /// `false` where they cannot be interpolated, or one of them cannot be decoded.
     pub fn write_json_between(
         &mut self,
         before: MessageRef<'_>,
@@ -191,7 +191,7 @@ impl Decoders {
                 .is_ok_and(|decoder| decoder.write_json_between(pair, part, out).unwrap_or(false))
     }
 
-    /// A message's own fields, to be asked by path.
+    /// A message's own fields, to be read by path.
     ///
     /// # Errors
     /// When it cannot be decoded; it is counted among the [`failures`](Self::failures).
@@ -204,8 +204,8 @@ impl Decoders {
         record.inspect_err(|error| self.count(&message.channel, message.log_time, error))
     }
 
-    /// What a message means, to be asked by the columns of its [`Archetype`](crate::Archetype), which are the
-    /// same for ROS and Foxglove; its own fields where its type is not known.
+    /// A message's [`Archetype`](crate::Archetype), to be read by its columns, which are the same for ROS and
+    /// Foxglove; the message's own fields where its type has no archetype.
     ///
     /// # Errors
     /// When it cannot be decoded; it is counted among the [`failures`](Self::failures).
@@ -216,7 +216,7 @@ impl Decoders {
             let (_, table) = layers.assign(channel, &Projection::All, &[&message.payload]);
             match table {
                 Some(table) => Ok(table),
-                // Reflection said why, in a type that the layers do not hand on.
+                // Reflection had the reason, in a type that the layers do not pass on.
                 None => Err(Decoder::new(channel, &Projection::All, &[&message.payload])
                     .err()
                     .unwrap_or_else(|| SchemaError::NoDefinition {
@@ -231,12 +231,12 @@ impl Decoders {
         record.inspect_err(|error| self.count(channel, message.log_time, error))
     }
 
-    /// What could not be decoded, by channel, in no order.
+    /// Decoding failures by channel, in no particular order.
     pub fn failures(&self) -> impl Iterator<Item = &ChannelFailures> {
         self.failures.values()
     }
 
-    /// How many messages could not be decoded, on all channels together.
+    /// The number of messages that could not be decoded, on all channels together.
     pub fn failed(&self) -> u64 {
         let counts = self.failures.values().map(|failures| failures.count);
         counts.sum::<u64>() + self.other_failures
@@ -287,7 +287,7 @@ fn row_of(table: &mut (impl Table + ?Sized), message: &Message) -> Result<Record
     match (batch, failure) {
         (_, Some(failure)) => Err(failure.into()),
         (Some(batch), None) => Ok(Record::new(batch)),
-        (None, None) => Err(DecodeError::Table("there is nothing in it".to_owned())),
+        (None, None) => Err(DecodeError::Table("the message has no rows".to_owned())),
     }
 }
 

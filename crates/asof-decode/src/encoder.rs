@@ -1,4 +1,4 @@
-//! JSON values back into the bytes of ROS messages, by their schema.
+//! Encodes JSON values as ROS messages, by their schema.
 
 use asof_core::Channel;
 use asof_ros::CdrWriter;
@@ -12,10 +12,10 @@ use crate::layout::Projection;
 use crate::model::{Kind, MessageType, Scalar, Struct};
 use crate::schema::rosmsg::{self, Dialect};
 
-/// Writes values as the payload of a channel: CDR for ROS 2, ROS 1's own encoding for ROS 1.
+/// Encodes values as payloads of a channel: CDR for ROS 2, the ROS 1 serialization for ROS 1.
 ///
-/// A bridge that has messages as JSON alone names every field; what it leaves out is zero, and what does not fit its type is
-/// an error.
+/// For bridges that have messages only as JSON. Missing fields are zero; a value that does not fit its type is an
+/// error.
 ///
 /// ```
 /// use asof_core::{Channel, Schema};
@@ -33,25 +33,25 @@ pub struct Encoder {
     dialect: Dialect,
 }
 
-/// Why a value is not a message of a type.
+/// Why a value does not fit its type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {found} where {expected} should be")]
+#[error("{field}: found {found}, expected {expected}")]
 pub struct EncodeError {
-    /// The way to the field, from the message's own fields on.
+    /// The path to the field.
     pub field: String,
-    /// What the value is.
+    /// The value.
     pub found: String,
-    /// What the type wants.
+    /// What the type requires.
     pub expected: String,
 }
 
 impl Encoder {
-    /// An encoder for a channel of ROS 1 or ROS 2 with a definition.
+    /// Creates an encoder for a ROS 1 or ROS 2 channel with a definition.
     ///
     /// # Errors
-    /// When the channel is none of these, or its definition cannot be used.
+    /// When the channel is not one of these, or its definition cannot be used.
     pub fn new(channel: &Channel) -> Result<Self, SchemaError> {
-        // Whatever cannot be decoded is not encoded either.
+        // A schema that cannot be decoded is not encoded either.
         Decoder::new(channel, &Projection::All, &[])?;
         let schema = channel.schema.as_deref();
         let language = schema.map_or("", |schema| schema.encoding.as_str());
@@ -73,7 +73,7 @@ impl Encoder {
         })
     }
 
-    /// The payload of a message with these values.
+    /// Encodes a message with these values.
     ///
     /// # Errors
     /// When a value does not fit its field; the error names it.
@@ -96,14 +96,14 @@ struct Writer<'a> {
     types: &'a MessageType,
     dialect: Dialect,
     out: CdrWriter,
-    /// Where it is.
+    /// The path to the current field.
     field: Vec<&'a str>,
 }
 
 impl<'a> Writer<'a> {
     fn structure(&mut self, kind: &'a Struct, value: &Value) -> Result<(), EncodeError> {
         if kind.fields.is_empty() && self.dialect == Dialect::Ros2 {
-            // What ROS 2 gives to types without fields.
+            // ROS 2 adds this byte to types without fields.
             self.out.byte(0);
         }
         if !(value.is_object() || value.is_null()) {
@@ -177,7 +177,7 @@ impl<'a> Writer<'a> {
     }
 
     fn scalar(&mut self, scalar: Scalar, value: &Value) -> Result<(), EncodeError> {
-        // Zero, as it is left out; and what JSON has no number for is not one.
+        // Missing values are zero; a string where JSON has no number is not a number.
         let zero = Value::from(0);
         let is_float = matches!(scalar, Scalar::Float32 | Scalar::Float64);
         let value = if value.is_null() && !is_float {
@@ -260,7 +260,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The other names that bridges and the two ROS have for the parts of a time.
+/// Other names of the parts of a time, in bridges and in the two versions of ROS.
 fn other_names(name: &str) -> &'static [&'static str] {
     match name {
         "sec" => &["secs"],

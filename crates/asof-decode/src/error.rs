@@ -1,23 +1,23 @@
-//! What can be wrong with a schema, and with a payload.
+//! Errors in schemas and in payloads.
 
-/// A [`PayloadError`] on its way: errors are rare and large, results are many and small.
+/// A boxed [`PayloadError`]: errors are rare and large, results are many and small.
 pub(crate) type Fault = Box<PayloadError>;
 
 /// Why a schema cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaError {
-    /// A line or a token that is not understood.
+    /// A line or a token that cannot be parsed.
     #[error("{language} schema, line {line}: {reason}")]
     Syntax {
         /// The schema's language.
         language: &'static str,
-        /// Where, counted from one.
+        /// The line number, from one.
         line: usize,
         /// What was found, and what was expected.
         reason: String,
     },
-    /// A type that the schema names and does not define.
+    /// A type that the schema refers to but does not define.
     #[error("the schema does not define '{name}', which '{user}' refers to")]
     UnknownType {
         /// The missing type.
@@ -25,7 +25,7 @@ pub enum SchemaError {
         /// The type that needs it.
         user: String,
     },
-    /// A type that contains itself, in an encoding that cannot have that.
+    /// A type that contains itself, in an encoding that does not allow it.
     #[error("'{name}' contains itself, which {language} does not allow")]
     Recursive {
         /// The type.
@@ -33,7 +33,7 @@ pub enum SchemaError {
         /// The schema's language.
         language: &'static str,
     },
-    /// A schema that cannot be read at all.
+    /// A schema that cannot be parsed at all.
     #[error("{language} schema: {reason}")]
     Unreadable {
         /// The schema's language.
@@ -41,13 +41,13 @@ pub enum SchemaError {
         /// What is wrong.
         reason: String,
     },
-    /// More than this build is ready to hold.
+    /// A schema that exceeds a limit.
     #[error("the schema is too large: {reason}")]
     TooLarge {
-        /// What there is too much of.
+        /// The limit that is exceeded.
         reason: String,
     },
-    /// A message encoding or schema encoding that nothing here decodes.
+    /// A combination of message encoding and schema encoding that is not supported.
     #[error(
         "messages encoded as '{message_encoding}' with a schema in '{schema_encoding}' cannot be decoded"
     )]
@@ -57,16 +57,16 @@ pub enum SchemaError {
         /// The schema's encoding, empty where there is no schema.
         schema_encoding: String,
     },
-    /// A type that is named and nowhere defined, as in bags of ROS 2 before Iron.
+    /// A type without a definition, as in bags of ROS 2 before Iron.
     #[error("no definition of {name} is known")]
     NoDefinition {
         /// The type.
         name: String,
     },
-    /// A field that was asked for and is not there.
+    /// A requested field that does not exist.
     #[error("there is no field '{path}' in '{name}'")]
     NoSuchField {
-        /// The path that was asked for.
+        /// The requested path.
         path: String,
         /// The message type.
         name: String,
@@ -77,36 +77,36 @@ pub enum SchemaError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PayloadError {
-    /// It ends in the middle of something.
+    /// It is truncated.
     #[error("the payload ends at byte {len}, in the middle of {what} at byte {at}")]
     Short {
         /// What was being read.
         what: &'static str,
-        /// Where it starts.
+        /// The offset where it starts.
         at: usize,
         /// The payload's length.
         len: usize,
     },
-    /// Something that the encoding does not allow.
+    /// It violates the encoding.
     #[error("byte {at}: {reason}")]
     Malformed {
-        /// Where.
+        /// The offset.
         at: usize,
         /// What is wrong.
         reason: String,
     },
-    /// Something nested deeper than is followed.
+    /// It is nested too deeply.
     #[error("byte {at}: nested more than {limit} levels deep")]
     TooDeep {
-        /// Where.
+        /// The offset.
         at: usize,
         /// The limit.
         limit: usize,
     },
-    /// A value that is too large for a column.
+    /// A value is too large for a column.
     #[error("byte {at}: {reason}")]
     TooLarge {
-        /// Where.
+        /// The offset.
         at: usize,
         /// What is too large.
         reason: String,
@@ -123,8 +123,8 @@ pub enum DecodeError {
     /// This message cannot be decoded.
     #[error(transparent)]
     Payload(#[from] PayloadError),
-    /// A table could not be made of it, which is a defect of its layer.
-    #[error("cannot make a table of it: {0}")]
+    /// A table could not be built from it, which is a bug in its layer.
+    #[error("cannot build a table from it: {0}")]
     Table(String),
 }
 

@@ -1,4 +1,4 @@
-//! Maps of several layers, as `grid_map` has them.
+//! Multi-layer maps of `grid_map`.
 
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
@@ -6,10 +6,10 @@ use arrow_schema::DataType;
 
 use crate::record::Record;
 
-/// One layer of a map that has several, such as heights and slopes.
+/// One layer of a multi-layer map, such as heights or slopes.
 ///
-/// `grid_map` stores its cells from the corner with the greatest x and y, column by column, in a ring that starts anywhere.
-/// Here they are rows along x, from the corner with the least x and y, as occupancy grids have them.
+/// `grid_map` stores its cells from the corner with the greatest x and y, column by column, in a circular buffer. Here
+/// they are rows along x, from the corner with the least x and y, as in occupancy grids.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GridLayer {
     /// Its name.
@@ -18,44 +18,44 @@ pub struct GridLayer {
     pub width: usize,
     /// Cells along y.
     pub height: usize,
-    /// The length of a cell's side.
+    /// The side length of a cell.
     pub resolution: f64,
-    /// What is known of each cell; not a number where nothing is.
+    /// The value of each cell; NaN where it is unknown.
     pub values: Vec<f64>,
 }
 
-/// Why a message has no such layer.
+/// Why a layer cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GridLayerError {
-    /// There is none of this name.
+    /// There is no layer of this name.
     #[error("it has no layer '{name}', only {known}")]
     NoSuchLayer {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
-        /// Those that are there, with commas between them.
+        /// The layers of the map, separated by commas.
         known: String,
     },
-    /// There is none at all.
+    /// The map has no layers.
     #[error("it has no layers")]
     NoLayers,
-    /// Its cells have no size.
-    #[error("its cells have no size")]
+    /// The cells do not have a size.
+    #[error("its cells do not have a size")]
     NoResolution,
-    /// The numbers do not fill the map.
-    #[error("a layer of {rows} by {columns} cells does not have {found}")]
+    /// The number of values does not match the size.
+    #[error("a layer of {rows} by {columns} cells has {found} values")]
     Incomplete {
-        /// Cells along x, as the layer says.
+        /// Cells along x.
         rows: usize,
-        /// Cells along y, as the layer says.
+        /// Cells along y.
         columns: usize,
-        /// The numbers that are there.
+        /// The number of values.
         found: usize,
     },
 }
 
 impl GridLayer {
-    /// The names of a map's layers, the basic ones first.
+    /// The names of a map's layers, the basic layers first.
     pub fn names(record: &Record) -> Vec<String> {
         let all = texts(record, "layers");
         let mut names: Vec<String> = texts(record, "basic_layers");
@@ -68,10 +68,10 @@ impl GridLayer {
         names
     }
 
-    /// A layer of a map; the first of [`names`](Self::names) where none is named.
+    /// Reads a layer of a map; the first of [`names`](Self::names) where `name` is `None`.
     ///
     /// # Errors
-    /// When it is not there, or not whole; the text is half a sentence.
+    /// When there is no such layer, or it is incomplete; the text is half a sentence.
     pub fn of(record: &Record, name: Option<&str>) -> Result<Self, GridLayerError> {
         let known = Self::names(record);
         let name = match name {
@@ -91,7 +91,7 @@ impl GridLayer {
         }
         let size = |dimension| number(&format!("data[{place}].layout.dim[{dimension}].size"));
         let label = record.text(&format!("data[{place}].layout.dim[0].label"));
-        // By columns, unless it says otherwise: that is how the library keeps them.
+        // Column-major unless labelled otherwise, as in the library.
         let is_by_row = label.as_deref() == Some("row_index");
         let (outer, inner) = (size(0) as usize, size(1) as usize);
         let (rows, columns) = if is_by_row {
@@ -133,7 +133,7 @@ impl GridLayer {
     }
 }
 
-/// A list of texts.
+/// A list of strings.
 fn texts(record: &Record, path: &str) -> Vec<String> {
     let Some(items) = record.items(path) else {
         return Vec::new();
@@ -233,7 +233,7 @@ mod tests {
     fn what_does_not_fill_the_map_is_refused() {
         let few = map("1,2,3", 0.5, (0, 0), "column_index");
         let few = GridLayer::of(&few, None).expect_err("three of six");
-        assert_eq!(few.to_string(), "a layer of 3 by 2 cells does not have 3");
+        assert_eq!(few.to_string(), "a layer of 3 by 2 cells has 3 values");
         let flat = map("1,2,3,4,5,6", 0.0, (0, 0), "column_index");
         assert_eq!(
             GridLayer::of(&flat, None),

@@ -1,4 +1,4 @@
-//! Which field of a message type goes to which column.
+//! Maps the fields of a message type to columns.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,21 +9,21 @@ use crate::columns::Columns;
 use crate::error::SchemaError;
 use crate::model::{Enumeration, Extensibility, Field, Kind, MessageType, Scalar, Struct};
 
-/// The tree of columns of one message type: as the message is nested, less what nobody asked for.
+/// The column tree of one message type: nested like the message, without the fields that are not selected.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
-    /// The fields of the message itself, at their places in its struct.
+    /// The fields of the message itself, by their position in its struct.
     pub root: Group,
     counts: Counts,
 }
 
-/// The fields of a struct; `None` where one is not wanted.
+/// The fields of a struct; `None` where one is not selected.
 #[derive(Debug, Clone)]
 pub(crate) struct Group {
-    /// The struct's place in its message type.
+    /// The struct's position in its message type.
     pub id: usize,
     pub fields: Vec<Option<Node>>,
-    /// What the Arrow field says beside its type.
+    /// The metadata of the Arrow field.
     pub metadata: Vec<(String, String)>,
 }
 
@@ -32,12 +32,12 @@ pub(crate) struct Group {
 pub(crate) struct Node {
     pub name: String,
     pub shape: Shape,
-    /// A column of truth values: whether the field is there.
+    /// A column of booleans: whether the field is present.
     pub presence: Option<usize>,
     pub metadata: Vec<(String, String)>,
 }
 
-/// What a field is made of, and the numbers of its columns.
+/// The shape of a field, and the numbers of its columns.
 #[derive(Debug, Clone)]
 pub(crate) enum Shape {
     Scalar(Scalar, usize),
@@ -64,19 +64,19 @@ struct Counts {
     blobs: usize,
 }
 
-/// Which fields are wanted.
+/// Selects fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Projection {
-    /// Every one.
+    /// Every field.
     #[default]
     All,
-    /// These, by path: `pose.position.x`. A struct's path takes all that is in it, a list's all of
-    /// its elements. Each of them has to be there.
+    /// These fields, by path: `pose.position.x`. The path of a struct or a list selects everything in it. Each path
+    /// has to exist.
     Paths(Vec<String>),
-    /// Those of these that a message has, by path. One that has none of them is refused as by
+    /// Those of these fields that a message has, by path. A message without any of them is refused as by
     /// [`Paths`](Projection::Paths).
     AnyOf(Vec<String>),
-    /// The fields of another projection, and more where they are there.
+    /// The fields of another projection, and these where they exist.
     #[doc(hidden)]
     And(Box<Projection>, Vec<String>),
 }
@@ -87,7 +87,7 @@ impl Projection {
         Projection::Paths(paths.into_iter().map(Into::into).collect())
     }
 
-    /// Those of these paths that there are.
+    /// Those of these paths that exist.
     pub fn any_of<I: IntoIterator<Item = S>, S: Into<String>>(paths: I) -> Self {
         Projection::AnyOf(paths.into_iter().map(Into::into).collect())
     }
@@ -110,7 +110,7 @@ impl Projection {
         }
     }
 
-    /// A path that has to be there and is not.
+    /// A required path that does not exist.
     fn missing(&self, has: impl Fn(&str) -> bool) -> Option<&str> {
         match self {
             Projection::All => None,
@@ -122,12 +122,12 @@ impl Projection {
     }
 }
 
-/// What is asked of a message type: which fields, and how some of them are laid out.
+/// A request for a layout: which fields, and how some of them are laid out.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub projection: &'a Projection,
-    /// Paths of structs of floats, such as `{x, y, z}`, that become one column of arrays. On most wires
-    /// they lie as an array does, so this costs less than a column for each.
+    /// Paths of structs of floats, such as `{x, y, z}`, that become one column of arrays. On most wires they have the
+    /// layout of an array, so this is cheaper than a column for each.
     pub vectors: &'a [String],
 }
 
@@ -140,20 +140,20 @@ impl<'a> From<&'a Projection> for Asked<'a> {
     }
 }
 
-/// What a type that contains itself becomes.
+/// What a recursive type becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Recursion {
-    /// An error: the encoding cannot have it.
+    /// An error: the encoding does not allow it.
     Refused(&'static str),
     /// JSON text, from the second level on.
     Text,
 }
 
-/// More columns than this in one message are refused.
+/// The most columns of one message type.
 const COLUMNS_AT_MOST: usize = 20_000;
-/// What is nested deeper is refused: it is walked later, here or in another program, on a stack of some size.
+/// The deepest nesting: types are later walked recursively, here or in another program, on a limited stack.
 const MAX_DEPTH: usize = 64;
-/// More elements than this in an array of fixed length are refused.
+/// The most elements of a fixed-length array.
 const ARRAY_AT_MOST: u64 = 1 << 24;
 
 struct Builder<'a> {
@@ -164,7 +164,7 @@ struct Builder<'a> {
     nodes: usize,
     /// The structs that are being laid out, outermost first.
     open: Vec<usize>,
-    /// Fields, and items of lists, that the one which is being laid out is in.
+    /// The nesting depth of the field or list item that is being laid out.
     depth: usize,
 }
 
@@ -213,7 +213,7 @@ impl Layout {
         columns
     }
 
-    /// Takes back everything behind the first `rows` rows.
+    /// Removes everything after the first `rows` rows.
     pub fn truncate(&self, columns: &mut Columns, rows: usize) {
         self.root.truncate(columns, rows);
     }
@@ -266,7 +266,7 @@ impl Builder<'_> {
     ) -> Result<Node, SchemaError> {
         if self.depth == MAX_DEPTH {
             return Err(SchemaError::TooLarge {
-                reason: format!("more than {MAX_DEPTH} types in each other"),
+                reason: format!("types are nested more than {MAX_DEPTH} levels deep"),
             });
         }
         self.depth += 1;
@@ -401,8 +401,8 @@ fn even_floats(declared: &Struct) -> Option<(Scalar, u32)> {
     (is_even && is_plain && is_usual).then_some((first, declared.fields.len() as u32))
 }
 
-/// The places of a vector's components in the order that everybody expects, whatever the schema's: x, y, z, w
-/// and r, g, b, a. A JSON schema may list them by the alphabet. Others stay in their order.
+/// The positions of a vector's components in the usual order, whatever the schema's: x, y, z, w and r, g, b, a. A JSON
+/// schema may list them alphabetically. Other components keep their order.
 pub(crate) fn usual_order(names: &[&str]) -> Vec<usize> {
     let mut places: Vec<usize> = (0..names.len()).collect();
     for usual in [["x", "y", "z", "w"], ["r", "g", "b", "a"]] {
@@ -434,7 +434,7 @@ fn metadata_of(field: &Field) -> Vec<(String, String)> {
 }
 
 impl Group {
-    /// The field with this path, if it is laid out.
+    /// The field at this path, if it is laid out.
     pub fn find(&self, path: &str) -> Option<&Node> {
         let (first, rest) = match path.split_once('.') {
             Some((first, rest)) => (first, Some(rest)),
@@ -450,7 +450,7 @@ impl Group {
         }
     }
 
-    /// Whether a path leads anywhere, through lists too.
+    /// Whether a path exists, through lists too.
     fn has(&self, path: &str) -> bool {
         let (first, rest) = match path.split_once('.') {
             Some((first, rest)) => (first, Some(rest)),
@@ -468,7 +468,7 @@ impl Group {
         }
     }
 
-    /// Adds `count` rows of zeros and empties.
+    /// Adds `count` rows of zeros and empty values.
     pub fn push_default(&self, columns: &mut Columns, count: usize) {
         for node in self.fields.iter().flatten() {
             node.push_default(columns, count);
@@ -493,7 +493,7 @@ impl Node {
         }
     }
 
-    /// How many leaf values one of these has at least.
+    /// The least number of leaf values of one of these.
     fn elements(&self) -> u64 {
         match &self.shape {
             Shape::Array(len, item) => u64::from(*len).saturating_mul(item.elements()),
@@ -540,7 +540,7 @@ impl Node {
         self.push_default_value(columns, count);
     }
 
-    /// The same, less the presence.
+    /// The same, without the presence column.
     pub fn push_default_value(&self, columns: &mut Columns, count: usize) {
         match &self.shape {
             Shape::Scalar(scalar, column) => push_zeros(columns, *scalar, *column, count),
@@ -631,7 +631,7 @@ pub(crate) fn scalar_type(scalar: Scalar) -> DataType {
     }
 }
 
-/// Cuts a list to `len` lists, and says how many elements those have.
+/// Truncates a list column to `len` lists, and returns how many elements those have.
 fn cut_list(columns: &mut Columns, ends: usize, len: usize) -> usize {
     let ends = &mut columns.ends[ends];
     ends.truncate(len + 1);

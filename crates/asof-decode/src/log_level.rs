@@ -1,11 +1,11 @@
-//! How serious a log message is, whichever system wrote it.
+//! The severity of log messages, in one scale for all systems.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::Archetype;
 
-/// How serious a log message is. ROS 1, ROS 2 and Foxglove have numbers of their own for these.
+/// The severity of a log message. ROS 1, ROS 2 and Foxglove each have their own numbers for these.
 ///
 /// ```
 /// use asof_decode::LogLevel;
@@ -16,15 +16,15 @@ use crate::Archetype;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LogLevel {
-    /// For those who look for a fault.
+    /// For debugging.
     Debug,
-    /// Nothing is wrong.
+    /// Normal operation.
     Info,
-    /// Something may be wrong.
+    /// A possible problem.
     Warn,
-    /// Something is wrong.
+    /// An error.
     Error,
-    /// Nothing works any more.
+    /// An error that ends the program.
     Fatal,
 }
 
@@ -38,8 +38,8 @@ const NAMES: [(&str, LogLevel); 5] = [
 ];
 
 impl LogLevel {
-    /// The level that a number stands for in a type of log messages; `None` for types that are not, and for numbers below
-    /// all levels. A number between two levels is the lower of them.
+    /// The level of a number in a type of log messages; `None` for other types, and for numbers below all levels. A
+    /// number between two levels is the lower of them.
     pub fn of(type_name: &str, number: i64) -> Option<Self> {
         let archetype = Archetype::of(type_name).filter(|archetype| archetype.name == "Log")?;
         let package = type_name.split(['/', '.', ':']).next().unwrap_or_default();
@@ -54,9 +54,9 @@ impl LogLevel {
     }
 }
 
-/// Why text is not a level.
+/// Why text is not a log level.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a level: those are debug, info, warn, error and fatal")]
+#[error("'{0}' is not a log level: use debug, info, warn, error or fatal")]
 pub struct LogLevelError(String);
 
 impl FromStr for LogLevel {

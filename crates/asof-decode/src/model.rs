@@ -1,19 +1,19 @@
-//! Message types, whatever language they were written in.
+//! Message types, independent of their schema language.
 
 use std::sync::Arc;
 
-/// A message type with everything that it refers to.
+/// A message type with all types that it refers to.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MessageType {
-    /// Every struct that the message may contain. They refer to one another by their place here, so
-    /// a type may contain itself.
+    /// Every struct that the message may contain. They refer to one another by their index here, so a type may contain
+    /// itself.
     pub structs: Vec<Struct>,
-    /// The place of the message itself.
+    /// The index of the message itself.
     pub root: usize,
 }
 
 impl MessageType {
-    /// The struct that is the message itself.
+    /// The message's own struct.
     pub fn root(&self) -> &Struct {
         &self.structs[self.root]
     }
@@ -22,16 +22,16 @@ impl MessageType {
 /// A struct: named fields in order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Struct {
-    /// Its full name in the words of its schema.
+    /// Its full name, as in the schema.
     pub name: String,
     /// Its fields in order.
     pub fields: Vec<Field>,
-    /// Named values that the schema declares beside the fields.
+    /// Constants that the schema declares next to the fields.
     pub constants: Vec<Constant>,
     /// How CDR may wrap it.
     pub extensibility: Option<Extensibility>,
-    /// For an IDL union: which labels choose which field, from the second field on. The first field
-    /// is the discriminator.
+    /// For an IDL union: which labels select which field, from the second field on. The first field is the
+    /// discriminator.
     pub cases: Option<Vec<Case>>,
 }
 
@@ -40,22 +40,22 @@ pub struct Struct {
 pub struct Field {
     /// Its name.
     pub name: String,
-    /// What it holds.
+    /// Its type.
     pub kind: Kind,
-    /// Whether a message may leave it out and a reader can tell.
+    /// Whether it may be absent, and a reader can tell.
     pub is_optional: bool,
     /// Protobuf's field number, CDR's member id, FlatBuffers' slot.
     pub number: u32,
     /// Fields with the same number here exclude one another (protobuf's oneof).
     pub oneof: Option<u32>,
-    /// The value of a field that is left out, as the schema writes it.
+    /// The value of an absent field, as written in the schema.
     pub default: Option<String>,
     /// The most elements or characters that the schema allows.
     pub bound: Option<u64>,
 }
 
 impl Field {
-    /// A plain field.
+    /// A required field.
     pub fn new(name: impl Into<String>, kind: Kind) -> Self {
         Field {
             name: name.into(),
@@ -74,7 +74,7 @@ impl Field {
         Field { number, ..self }
     }
 
-    /// The same, that may be left out.
+    /// The same, as optional.
     #[must_use]
     pub fn optional(self) -> Self {
         Field {
@@ -84,10 +84,10 @@ impl Field {
     }
 }
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Kind {
-    /// A number or a truth value.
+    /// A number or a boolean.
     Scalar(Scalar),
     /// Text in UTF-8.
     Text,
@@ -95,15 +95,15 @@ pub enum Kind {
     WideText,
     /// Bytes of any length.
     Blob,
-    /// Bytes of one length.
+    /// Bytes of a fixed length.
     FixedBlob(u32),
     /// A number with names for some of its values.
     Enum(Arc<Enumeration>),
-    /// The struct at this place of [`MessageType::structs`].
+    /// The struct at this index of [`MessageType::structs`].
     Struct(usize),
-    /// Any number of elements.
+    /// A list of any length.
     List(Box<Kind>),
-    /// Exactly this many elements.
+    /// A list of exactly this many elements.
     Array(Box<Kind>, u32),
     /// Keys and values.
     Map(Box<Kind>, Box<Kind>),
@@ -111,7 +111,7 @@ pub enum Kind {
     Json,
 }
 
-/// Numbers and truth values.
+/// Numbers and booleans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Scalar {
@@ -129,7 +129,7 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// Its length in bytes.
+    /// Its size in bytes.
     pub const fn width(self) -> usize {
         match self {
             Scalar::Bool | Scalar::Int8 | Scalar::Uint8 => 1,
@@ -140,14 +140,14 @@ impl Scalar {
     }
 }
 
-/// Names for numbers.
+/// An enumeration: names for numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Enumeration {
     /// Its full name.
     pub name: String,
-    /// Numbers and their names, in the order of the numbers; the first name of a number counts.
+    /// Numbers and their names, sorted by number; the first name of a number counts.
     pub values: Vec<(i64, String)>,
-    /// How a value lies in memory.
+    /// Its representation.
     pub scalar: Option<Scalar>,
 }
 
@@ -163,7 +163,7 @@ impl Enumeration {
         }
     }
 
-    /// How a value lies in memory.
+    /// Its representation.
     pub fn scalar(&self) -> Scalar {
         self.scalar.unwrap_or(Scalar::Int32)
     }
@@ -177,33 +177,33 @@ impl Enumeration {
     }
 }
 
-/// A named value that a schema declares.
+/// A constant that a schema declares.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Constant {
     /// Its name.
     pub name: String,
-    /// Its type as the schema writes it.
+    /// Its type, as written in the schema.
     pub kind: String,
-    /// Its value as the schema writes it.
+    /// Its value, as written in the schema.
     pub value: String,
 }
 
-/// How a struct may change between versions, which decides how CDR wraps it (DDS-XTypes 7.2.3).
+/// How a struct may change between versions, which determines how CDR wraps it (DDS-XTypes 7.2.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extensibility {
     /// It never changes: no header.
     Final,
     /// Fields may be added at its end: XCDR2 writes its length first.
     Appendable,
-    /// Fields may come and go: each carries its number.
+    /// Fields may be added and removed: each carries its number.
     Mutable,
 }
 
 /// One case of an IDL union.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Case {
-    /// The discriminator's values that choose it.
+    /// The discriminator values that select it.
     pub labels: Vec<i64>,
-    /// Whether it is chosen by every value that no other case has.
+    /// Whether it is selected by every value that no other case has.
     pub is_default: bool,
 }

@@ -1,23 +1,23 @@
-//! Arrays of any type of number as floating point.
+//! Arrays of any numeric type as floating point.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, TimestampNanosecondType};
 use arrow_array::{Array, downcast_integer};
 use arrow_schema::DataType;
 
-/// Whether [`numbers`] can be made of an array: it has numbers, truth values or times.
+/// Whether [`numbers`] supports an array: it has numbers, booleans or times.
 pub fn is_number(kind: &DataType) -> bool {
     kind.is_numeric() || matches!(kind, DataType::Boolean | DataType::Timestamp(..))
 }
 
-/// The number at a place of an array; `None` where there is none.
+/// The number at an index of an array; `None` where there is none.
 pub fn number_at(array: &dyn Array, place: usize) -> Option<f64> {
     (place < array.len() && array.is_valid(place))
         .then(|| numbers(&*array.slice(place, 1)).first().copied())?
 }
 
-/// All numbers of an array as floating point, NaN for what is null: a truth value is 0 or 1, a time its seconds.
-/// Empty for what are not numbers.
+/// All numbers of an array as floating point, NaN where null: a boolean is 0 or 1, a time its seconds. Empty for other
+/// arrays.
 pub fn numbers(array: &dyn Array) -> Vec<f64> {
     macro_rules! all {
         ($kind:ty) => {

@@ -1,4 +1,4 @@
-//! Ways through a message: `pose.pose.position.x`, `ranges[3]`.
+//! Paths to fields of a message: `pose.pose.position.x`, `ranges[3]`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use crate::Projection;
 use crate::decoder::OWN_NAME;
 use crate::numbers::{is_number, number_at, numbers};
 
-/// A way through a message: names of fields with points between them, and elements of lists in brackets.
+/// A path to a field of a message: field names separated by dots, and list elements in brackets.
 ///
 /// It is parsed once, checked against a schema, and then read from any number of decoded messages.
 ///
@@ -40,7 +40,7 @@ pub enum PathPart {
     Every,
 }
 
-/// Why a path is not one, or does not lead anywhere.
+/// Why a path is malformed, or does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathError {
@@ -52,41 +52,41 @@ pub enum PathError {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// A field that is not there.
+    /// A field does not exist.
     #[error("there is no field '{path}': '{name}' is not one of {known}")]
     NoSuchField {
         /// The path.
         path: String,
-        /// The part of it that leads nowhere.
+        /// The part of it that does not exist.
         name: String,
-        /// The fields that there are at that place.
+        /// The fields at that place.
         known: String,
     },
-    /// A step that its place does not allow, such as an element of something that is not a list.
-    #[error("there is no field '{path}': what is before '{step}' is {found}")]
+    /// A step that is not possible, such as an element of something that is not a list.
+    #[error("there is no field '{path}': '{step}' follows {found}")]
     WrongStep {
         /// The path.
         path: String,
         /// The step.
         step: String,
-        /// What is there.
+        /// What the step is applied to.
         found: String,
     },
-    /// A field of another type than the one that was asked for.
+    /// A field has another type than the requested one.
     #[error("'{path}' is {found}, not {wanted}")]
     WrongType {
         /// The path.
         path: String,
-        /// What it is.
+        /// Its type.
         found: String,
-        /// What was asked for.
+        /// The requested type.
         wanted: &'static str,
     },
 }
 
-/// Longer paths than this are refused: no message is nested so deeply.
+/// The most steps: no message is nested so deeply.
 const MOST_PARTS: usize = 64;
-/// Fields that an error names.
+/// The most fields that an error names.
 const NAMED_FIELDS: usize = 12;
 
 impl FromStr for FieldPath {
@@ -123,7 +123,7 @@ impl FieldPath {
     /// Parses a path.
     ///
     /// # Errors
-    /// When a name is empty, or what is in brackets is not a number.
+    /// When a name is empty, or the text in brackets is not a number.
     pub fn parse(text: &str) -> Result<Self, PathError> {
         let malformed = |reason| PathError::Malformed {
             path: text.to_owned(),
@@ -136,7 +136,7 @@ impl FieldPath {
                     let rest = rest.strip_suffix(']');
                     (
                         name,
-                        Some(rest.ok_or_else(|| malformed("a bracket is open"))?),
+                        Some(rest.ok_or_else(|| malformed("a bracket is not closed"))?),
                     )
                 }
                 None => (field, None),
@@ -170,8 +170,7 @@ impl FieldPath {
         &self.0
     }
 
-    /// The names of its fields with points between them, without the elements of lists: as a [`Projection`]
-    /// takes them.
+    /// The names of its fields separated by dots, without list elements: the form of a [`Projection`].
     pub fn fields(&self) -> String {
         let names = self.0.iter().filter_map(|part| match part {
             PathPart::Field(name) => Some(name.as_str()),
@@ -180,15 +179,15 @@ impl FieldPath {
         names.collect::<Vec<_>>().join(".")
     }
 
-    /// What a decoder has to decode for this path.
+    /// The projection that a decoder needs for this path.
     pub fn projection(&self) -> Projection {
         Projection::paths([self.fields()])
     }
 
-    /// The field that it leads to in a table.
+    /// The field at this path in a table.
     ///
     /// # Errors
-    /// When it leads nowhere; the error names the step, and what there is instead.
+    /// When it does not exist; the error names the step, and what there is instead.
     pub fn resolve(&self, schema: &Schema) -> Result<FieldRef, PathError> {
         let mut parts = self.0.iter();
         let Some(PathPart::Field(first)) = parts.next() else {
@@ -217,10 +216,10 @@ impl FieldPath {
         Ok(field)
     }
 
-    /// What it leads to in each row of a batch.
+    /// The value at this path in each row of a batch.
     ///
     /// # Errors
-    /// As [`resolve`](Self::resolve); and for a path through all elements of a list, which has no one value.
+    /// As [`resolve`](Self::resolve); and for a path through all elements of a list, which is not a single value.
     pub fn column(&self, batch: &RecordBatch) -> Result<PathColumn, PathError> {
         let Some(PathPart::Field(first)) = self.0.first() else {
             return Err(self.wrong_step(&PathPart::Every, "the message itself"));
@@ -230,7 +229,7 @@ impl FieldPath {
         self.walk(Arc::clone(batch.column(place)), &self.0[1..])
     }
 
-    /// What it leads to in each row of a column of structs.
+    /// The value at this path in each row of a column of structs.
     ///
     /// # Errors
     /// As [`column`](Self::column).
@@ -238,10 +237,10 @@ impl FieldPath {
         self.walk(Arc::new(table.clone()), &self.0)
     }
 
-    /// The numbers that it leads to, one for each row of a batch, NaN where there is none.
+    /// The number at this path in each row of a batch, NaN where there is none.
     ///
     /// # Errors
-    /// As [`column`](Self::column), and where it does not lead to numbers.
+    /// As [`column`](Self::column), and where the field is not numeric.
     pub fn numbers(&self, batch: &RecordBatch) -> Result<Vec<f64>, PathError> {
         let column = self.column(batch)?;
         let kind = column.array.data_type();
@@ -304,7 +303,7 @@ impl FieldPath {
         })
     }
 
-    /// The value that it leads to in a message that was decoded to JSON.
+    /// The value at this path in a message that was decoded to JSON.
     pub fn value<'a>(&self, message: &'a serde_json::Value) -> Option<&'a serde_json::Value> {
         self.0.iter().try_fold(message, |value, part| match part {
             PathPart::Field(name) => value.get(name),
@@ -349,11 +348,11 @@ impl FieldPath {
     }
 }
 
-/// What a path leads to, for each row of a table.
+/// The values at a path, for each row of a table.
 #[derive(Debug, Clone)]
 pub struct PathColumn {
     array: ArrayRef,
-    /// The place in the array of each row's value, where it is not the row's own.
+    /// The index in the array of each row's value, where it is not the row's own.
     rows: Option<Vec<Option<usize>>>,
     len: usize,
 }
@@ -369,13 +368,13 @@ impl PathColumn {
         self.len == 0
     }
 
-    /// The array that holds the values. It has others beside them where the path goes to one element of a list:
-    /// [`place`](Self::place) says which belongs to which row.
+    /// The array that holds the values. It also has others where the path leads to one element of a list:
+    /// [`place`](Self::place) has the index for each row.
     pub fn array(&self) -> &ArrayRef {
         &self.array
     }
 
-    /// The place of a row's value in the array; `None` where it has none.
+    /// The index of a row's value in the array; `None` where it has none.
     pub fn place(&self, row: usize) -> Option<usize> {
         let place = match &self.rows {
             None => Some(row).filter(|row| *row < self.len),
@@ -389,11 +388,11 @@ impl PathColumn {
         self.place(row).map(|place| self.array.slice(place, 1))
     }
 
-    /// The values of all rows as one array, null where there is none. Nothing is copied where each row has a value of
-    /// its own.
+    /// The values of all rows as one array, null where there is none. Nothing is copied where each row has its own
+    /// value.
     ///
     /// # Errors
-    /// When Arrow cannot pick the values, which is a defect of this crate.
+    /// When Arrow cannot select the values, which is a bug in this crate.
     pub fn to_array(&self) -> Result<ArrayRef, ArrowError> {
         if self.rows.is_none() {
             return Ok(Arc::clone(&self.array));
@@ -404,7 +403,7 @@ impl PathColumn {
         take(&*self.array, &places, None)
     }
 
-    /// The number of a row. A truth value is 0 or 1, a time its seconds.
+    /// The number of a row. A boolean is 0 or 1, a time its seconds.
     pub fn number(&self, row: usize) -> Option<f64> {
         number_at(&*self.array, self.place(row)?)
     }
@@ -416,7 +415,7 @@ impl PathColumn {
         Some(texts.value(place))
     }
 
-    /// The numbers of all rows, NaN where there is none; `None` for what are not numbers.
+    /// The numbers of all rows, NaN where there is none; `None` where the values are not numbers.
     pub fn numbers(&self) -> Option<Vec<f64>> {
         if !is_number(self.array.data_type()) {
             return None;
@@ -434,8 +433,8 @@ impl PathColumn {
     }
 }
 
-/// The place of the message's own field of this name, rather than of a time that the table adds; else of that
-/// time.
+/// The index of the message's own field of this name, rather than of a time column that the table adds; else of that
+/// time column.
 pub(crate) fn own_field(fields: &Fields, name: &str) -> Option<usize> {
     let own = |field: &FieldRef| match field.metadata().get(OWN_NAME) {
         Some(own) => own == name,
@@ -484,7 +483,7 @@ fn name_of(kind: &DataType) -> String {
         DataType::Struct(_) => "a message".to_owned(),
         DataType::List(_) | DataType::FixedSizeList(..) => "a list".to_owned(),
         DataType::Utf8 => "a text".to_owned(),
-        DataType::Boolean => "a truth value".to_owned(),
+        DataType::Boolean => "a boolean".to_owned(),
         DataType::BinaryView | DataType::FixedSizeBinary(_) => "bytes".to_owned(),
         DataType::Timestamp(..) => "a time".to_owned(),
         DataType::Map(..) => "a map".to_owned(),

@@ -1,48 +1,50 @@
-//! Pictures that were not compressed, as pixels.
+//! Uncompressed images as pixels.
 
 use arrow_buffer::Buffer;
 
 use crate::Record;
 
-/// Why there are no pixels.
+/// Why an image has no pixels.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PictureError {
-    /// The message lacks a field that every picture has.
+    /// A required field is missing.
     #[error("it has no field '{0}'")]
     NoField(&'static str),
-    /// Nothing is known about how such pixels lie.
+    /// The pixel encoding is not supported.
     #[error(
-        "pixels of the encoding '{0}' are not known; those of ROS are: mono8, rgb8, bgr8, 16UC1, 32FC1, bayer_rggb8, nv12 …"
+        "the pixel encoding '{0}' is not supported; supported encodings of ROS are mono8, rgb8, bgr8, 16UC1, 32FC1, bayer_rggb8, nv12 …"
     )]
     UnknownEncoding(String),
-    /// It has no rows, or rows without a pixel.
-    #[error("it is {width} by {height} pixels, so there are none")]
+    /// The width or the height is zero.
+    #[error("it has no pixels: its size is {width} by {height}")]
     Empty {
-        /// Pixels of a row.
+        /// The width in pixels.
         width: usize,
-        /// Rows.
+        /// The height in pixels.
         height: usize,
     },
-    /// There are fewer bytes than the picture's size needs.
-    #[error("a picture of {width} by {height} in {encoding} does not fit into its {bytes} bytes")]
+    /// There are fewer bytes than the image's size needs.
+    #[error(
+        "an image of {width} by {height} pixels in {encoding} needs more than its {bytes} bytes"
+    )]
     TooShort {
-        /// Pixels of a row.
+        /// The width in pixels.
         width: usize,
-        /// Rows.
+        /// The height in pixels.
         height: usize,
-        /// How the pixels are encoded.
+        /// The pixel encoding.
         encoding: String,
-        /// The bytes that there are.
+        /// The length of its data.
         bytes: usize,
     },
-    /// A compressed picture that cannot be unpacked.
+    /// A compressed image that cannot be decoded.
     #[cfg(feature = "pictures")]
-    #[error("the picture cannot be decoded: {0}")]
+    #[error("the image cannot be decoded: {0}")]
     Broken(String),
 }
 
-/// A picture in the words of the archetype `Image`: `sensor_msgs/Image`, `foxglove/RawImage`.
+/// An image of the archetype `Image`: `sensor_msgs/Image`, `foxglove/RawImage`.
 ///
 /// ```
 /// use asof_core::{Channel, Message, Schema, Stamp};
@@ -64,18 +66,18 @@ pub enum PictureError {
 #[derive(Debug, Clone)]
 pub struct Picture {
     data: Buffer,
-    /// Pixels of a row.
+    /// The width in pixels.
     pub width: usize,
-    /// Rows.
+    /// The height in pixels.
     pub height: usize,
-    /// How the pixels are encoded, as the sender says it.
+    /// The pixel encoding, as the message names it.
     pub encoding: String,
     step: usize,
     layout: Layout,
     is_big: bool,
 }
 
-/// What a number of a pixel is.
+/// The number type of a pixel's channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "they are Rust's own names")]
 pub enum PixelNumber {
@@ -89,7 +91,7 @@ pub enum PixelNumber {
 }
 
 impl PixelNumber {
-    /// Its bytes.
+    /// Its size in bytes.
     pub fn size(self) -> usize {
         match self {
             PixelNumber::U8 | PixelNumber::I8 => 1,
@@ -100,34 +102,34 @@ impl PixelNumber {
     }
 }
 
-/// The numbers of a picture where they lie: nothing is decoded, and nothing copied.
+/// The numbers of an image in place: nothing is decoded or copied.
 #[derive(Debug, Clone)]
 pub struct PixelNumbers {
     /// The bytes of the message, from its first pixel on.
     pub data: Buffer,
-    /// What each number is.
+    /// The number type.
     pub number: PixelNumber,
-    /// Whether a number's highest byte comes first.
+    /// Whether numbers are big-endian.
     pub is_big: bool,
-    /// Numbers of a pixel: 1 grey, 3 colours, 4 and alpha.
+    /// Channels of a pixel: 1 grey, 3 RGB, 4 RGBA.
     pub channels: usize,
-    /// Whether blue comes first, and not red.
+    /// Whether the order is BGR instead of RGB.
     pub is_reversed: bool,
     /// The bytes from one row to the next.
     pub step: usize,
 }
 
-/// How the pixels lie.
+/// The layout of the pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layout {
     Grey(PixelNumber),
-    /// Channels, what each is, and whether blue comes first, and not red.
+    /// Channels, their number type, and whether the order is BGR instead of RGB.
     Color(usize, PixelNumber, bool),
     /// The colours of the first two pixels of the first two rows (0 red, 1 green, 2 blue), and the bytes of a pixel.
     Bayer([u8; 4], usize),
-    /// Two pixels in four bytes; whether the first byte is brightness.
+    /// Two pixels in four bytes; whether luma is the first byte.
     Yuv(bool),
-    /// All brightness, then pairs of colour, each for so many pixels by as many; whether blue comes first.
+    /// A luma plane, then pairs of chroma, each for a square of this many pixels a side; whether blue comes first.
     Planes {
         share: usize,
         blue_first: bool,
@@ -135,10 +137,10 @@ enum Layout {
 }
 
 impl Picture {
-    /// The picture of a message.
+    /// Reads the image of a message.
     ///
     /// # Errors
-    /// When a field is missing, its encoding is not known, or its bytes are too few.
+    /// When a field is missing, its encoding is not supported, or it has too few bytes.
     pub fn of(record: &Record) -> Result<Self, PictureError> {
         let data = record.buffer("data").ok_or(PictureError::NoField("data"))?;
         let size = |name: &'static str| {
@@ -162,7 +164,7 @@ impl Picture {
         }
         let row = width.checked_mul(layout.bytes()).ok_or_else(too_short)?;
         let said = size("step").ok().filter(|&step| step >= row);
-        // Senders disagree on what a row of planes is; one that does not fit is not meant.
+        // Senders disagree on the step of planar images; one that does not fit is ignored.
         let steps = [said.unwrap_or(row), row];
         let step = steps
             .into_iter()
@@ -178,9 +180,9 @@ impl Picture {
         })
     }
 
-    /// Red, green, blue and 255 for every pixel, row by row; of every `thin`th row and column alone.
+    /// RGBA of every pixel, row by row, with alpha 255; only every `thin`th row and column.
     ///
-    /// Depths and temperatures have no scale of their own: the least that is there is black, the most is white.
+    /// Depths and temperatures are scaled: the minimum is black, the maximum is white.
     pub fn rgba(&self, thin: usize) -> Vec<u8> {
         let range = if self.is_scaled() {
             self.range(thin)
@@ -199,8 +201,8 @@ impl Picture {
         out
     }
 
-    /// The values themselves, row by row, where each pixel is one number of 16 bits: depths in millimetres, as a rule. Those
-    /// below zero are zero.
+    /// The values, row by row, where each pixel is one 16-bit number: usually depths in millimetres. Negative values
+    /// are zero.
     pub fn values(&self) -> Option<Vec<u16>> {
         let Layout::Grey(PixelNumber::U16 | PixelNumber::I16) = self.layout else {
             return None;
@@ -209,8 +211,8 @@ impl Picture {
         Some(self.places().map(value).collect())
     }
 
-    /// Its numbers where they lie, if each is a part of one pixel. Bayer patterns and YUV have to be decoded, by
-    /// [`rgba`](Self::rgba), or with all their bits as [`Pixels`](crate::Pixels).
+    /// Its numbers in place, if each belongs to one pixel. Bayer patterns and YUV have to be decoded, with
+    /// [`rgba`](Self::rgba), or at full depth as [`Pixels`](crate::Pixels).
     pub fn numbers(&self) -> Option<PixelNumbers> {
         let (channels, number, is_reversed) = match self.layout {
             Layout::Grey(number) => (1, number, false),
@@ -227,7 +229,7 @@ impl Picture {
         })
     }
 
-    /// Red, green and blue of every pixel, row by row, where they have 16 bits each.
+    /// RGB of every pixel, row by row, where channels have 16 bits.
     pub fn deep_colors(&self) -> Option<Vec<[u16; 3]>> {
         match self.layout {
             Layout::Color(_, PixelNumber::U16, _) => {
@@ -242,7 +244,7 @@ impl Picture {
         }
     }
 
-    /// Whether [`rgba`](Self::rgba) shows numbers that have no colour, scaled to what is there.
+    /// Whether [`rgba`](Self::rgba) scales values that are not colours.
     pub fn is_scaled(&self) -> bool {
         matches!(self.layout, Layout::Grey(number) if number != PixelNumber::U8)
     }
@@ -258,7 +260,7 @@ impl Picture {
             Layout::Grey(PixelNumber::U8) => [self.data[at(x, y)]; 3],
             Layout::Grey(_) => {
                 let part = (self.number(x, y) - low) / (high - low).max(f64::EPSILON);
-                // Not-a-number becomes black.
+                // NaN becomes black.
                 [(part.clamp(0.0, 1.0) * 255.0) as u8; 3]
             }
             Layout::Color(_, PixelNumber::U8, is_reversed) => {
@@ -266,7 +268,7 @@ impl Picture {
                 order.map(|channel| self.data[at(x, y) + channel])
             }
             Layout::Color(_, number, _) => {
-                // The eight highest bits; of fractions, 1 is the brightest.
+                // The eight highest bits; for floats, 1 is the brightest.
                 let scale = match number {
                     PixelNumber::U16 => 1.0 / 256.0,
                     PixelNumber::F32 | PixelNumber::F64 => 255.0,
@@ -298,8 +300,8 @@ impl Picture {
         }
     }
 
-    /// A pixel of a Bayer pattern: its own colour, and the mean of the nearest pixels of the others. Beyond the border the picture
-    /// is mirrored, which keeps the pattern.
+    /// A pixel of a Bayer pattern: its own colour, and the mean of the nearest pixels of the others. The image is
+    /// mirrored at its border, which preserves the pattern.
     fn bayer(&self, x: usize, y: usize, pattern: [u8; 4]) -> [u16; 3] {
         const GREEN: u8 = 1;
         let mirrored = |at: usize, most: usize| {
@@ -333,7 +335,7 @@ impl Picture {
         color
     }
 
-    /// The number at a place of a Bayer pattern.
+    /// The number at a position of a Bayer pattern.
     fn sample(&self, x: usize, y: usize) -> u16 {
         match self.layout.bytes() {
             1 => u16::from(self.data[y * self.step + x]),
@@ -353,7 +355,7 @@ impl Picture {
         self.value(y * self.step + x * number.size(), number)
     }
 
-    /// Red, green or blue of a pixel that has them side by side.
+    /// Red, green or blue of an interleaved pixel.
     fn color(&self, x: usize, y: usize, color: usize) -> f64 {
         let Layout::Color(_, number, is_reversed) = self.layout else {
             return f64::NAN;
@@ -389,7 +391,7 @@ impl Picture {
         }
     }
 
-    /// The least and the most that is there.
+    /// The minimum and the maximum.
     fn range(&self, thin: usize) -> (f64, f64) {
         let mut range = (f64::INFINITY, f64::NEG_INFINITY);
         for y in (0..self.height).step_by(thin.max(1)) {
@@ -470,7 +472,7 @@ impl Layout {
         }
     }
 
-    /// Whether a picture lies within so many bytes, its rows `step` apart.
+    /// Whether an image fits into this many bytes, with its rows `step` apart.
     fn fits(self, width: usize, height: usize, step: usize, bytes: usize) -> bool {
         let end = if let Layout::Planes { share, .. } = self {
             let bright = height.checked_mul(step);
@@ -488,7 +490,8 @@ impl Layout {
     }
 }
 
-/// The media type of a compressed picture by its first bytes, whatever the sender says: those that every browser draws.
+/// The media type of a compressed image by its first bytes, whatever the sender says; only types that every browser
+/// can draw.
 ///
 /// ```
 /// assert_eq!(asof_decode::picture_type(&[0xff, 0xd8, 0xff]), Some("image/jpeg"));
@@ -505,13 +508,13 @@ pub fn picture_type(data: &[u8]) -> Option<&'static str> {
         (at(0, b"BM"), "image/bmp"),
         (at(4, b"ftypavif"), "image/avif"),
     ];
-    // ROS's compressedDepth puts twelve bytes of its own before the PNG.
+    // compressedDepth of ROS puts twelve bytes of its own before the PNG.
     types
         .into_iter()
         .find_map(|(is_it, name)| is_it.then_some(name))
 }
 
-/// Brightness and two differences of colour, as ITU-R BT.601 has them, over the full range.
+/// YUV of ITU-R BT.601, full range, to RGB.
 fn from_yuv(bright: u8, u: u8, v: u8) -> [u8; 3] {
     let (bright, u, v) = (
         f32::from(bright),

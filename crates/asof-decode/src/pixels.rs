@@ -1,16 +1,16 @@
-//! Pictures that were compressed one by one, JPEG and PNG, as pixels.
+//! Compressed images, JPEG and PNG, as pixels.
 
 use std::io::Cursor;
 
 use crate::{Picture, PictureError};
 
-/// A picture has at most this many bytes: what a file says of its size is not to be believed.
+/// The largest decoded image, in bytes: the size in a file cannot be trusted.
 const MOST_BYTES: usize = 1 << 30;
 
-/// How a PNG begins.
+/// The signature of a PNG.
 const PNG: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
 
-/// The numbers of a picture, row by row, pixel by pixel, channel by channel.
+/// The numbers of an image, row by row, pixel by pixel, channel by channel.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -23,24 +23,24 @@ const PNG: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pixels {
-    /// Pixels of a row.
+    /// The width in pixels.
     pub width: usize,
-    /// Rows.
+    /// The height in pixels.
     pub height: usize,
-    /// Numbers of a pixel: 1 grey, 2 grey and alpha, 3 red, green and blue, 4 and alpha.
+    /// Channels of a pixel: 1 grey, 2 grey and alpha, 3 RGB, 4 RGBA.
     pub channels: usize,
-    /// Bits of a number: 8, or 16 in the order of this machine.
+    /// Bits per channel: 8, or 16 in native byte order.
     pub bits: usize,
     /// The numbers.
     pub data: Vec<u8>,
 }
 
 impl Pixels {
-    /// Unpacks a JPEG or PNG, known by its first bytes. ROS's compressed depth, a PNG after a few bytes of its own, is one
-    /// too.
+    /// Decodes a JPEG or PNG, detected by its first bytes. compressedDepth of ROS, a PNG after a few bytes of its own,
+    /// is supported too.
     ///
     /// # Errors
-    /// When it is neither, is broken, or has more than a gigabyte of pixels.
+    /// When it is neither, is damaged, or has more than a gigabyte of pixels.
     pub fn unpack(file: &[u8]) -> Result<Self, PictureError> {
         if file.starts_with(&[0xff, 0xd8]) {
             return jpeg(file);
@@ -48,11 +48,11 @@ impl Pixels {
         let head = &file[..file.len().min(64)];
         match head.windows(PNG.len()).position(|eight| eight == PNG) {
             Some(start) => png(&file[start..]),
-            None => Err(broken("it is neither a JPEG nor a PNG")),
+            None => Err(broken("not a JPEG or PNG")),
         }
     }
 
-    /// The same in red, green and blue of eight bits; 16 bits lose the lower eight, and alpha is left out.
+    /// Converts it to RGB of eight bits; 16 bits lose the lower eight, and alpha is dropped.
     #[must_use]
     pub fn to_rgb(&self) -> Pixels {
         let wide = self.bits / 8;
@@ -80,10 +80,10 @@ impl Pixels {
         }
     }
 
-    /// As a PNG.
+    /// Encodes it as a PNG.
     ///
     /// # Errors
-    /// When there are not as many numbers as the size says.
+    /// When the number of values does not match the size.
     pub fn to_png(&self) -> Result<Vec<u8>, PictureError> {
         let mut file = Vec::new();
         let size = |pixels: usize| u32::try_from(pixels).map_err(broken);
@@ -120,7 +120,7 @@ impl Pixels {
 }
 
 impl From<&Picture> for Pixels {
-    /// Depths and colours of 16 bits with all of them; everything else in red, green and blue of eight.
+    /// 16-bit depths and colours at full depth; everything else as RGB of eight bits.
     fn from(picture: &Picture) -> Self {
         let (width, height) = (picture.width, picture.height);
         let deep = |channels: usize, values: &[u16]| Pixels {
@@ -202,11 +202,11 @@ fn png(file: &[u8]) -> Result<Pixels, PictureError> {
     })
 }
 
-/// Refuses pixels that are not as many as they say.
+/// Refuses an image whose data does not match its size.
 fn whole(pixels: Pixels) -> Result<Pixels, PictureError> {
     let said = pixels.width * pixels.height * pixels.channels * (pixels.bits / 8);
     if pixels.data.is_empty() || pixels.data.len() != said {
-        return Err(broken("it does not have the pixels that it says"));
+        return Err(broken("its data does not match its size"));
     }
     Ok(pixels)
 }

@@ -1,4 +1,4 @@
-//! Points in space, as scans and clouds have them.
+//! Points of laser scans and point clouds.
 
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
@@ -6,58 +6,59 @@ use arrow_array::cast::AsArray;
 use crate::numbers::numbers;
 use crate::record::Record;
 
-/// A scan: distances along beams that lie side by side.
+/// A laser scan: distances along beams.
 ///
-/// It is read from what the message [means](crate::Decoders::meaning), so that ROS's and Foxglove's scans are one.
+/// It is read from the message's [archetype](crate::Decoders::meaning), so that scans of ROS and Foxglove are the
+/// same.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scan {
     /// The angle of the first beam, in radians.
     pub start: f64,
-    /// From one beam to the next, in radians.
+    /// The angle from one beam to the next, in radians.
     pub step: f64,
-    /// The distances that can be measured.
+    /// The shortest distance that can be measured.
     pub least: f64,
-    /// The distances that can be measured.
+    /// The longest distance that can be measured.
     pub most: f64,
-    /// What was measured, a number for each beam.
+    /// The measured distances, one for each beam.
     pub ranges: Vec<f64>,
-    /// How strong the echoes were, where the scan says so for every beam.
+    /// The intensities, where the scan has one for every beam.
     pub intensities: Option<Vec<f64>>,
 }
 
-/// What a message lacks that is read as a scan.
+/// Why a message is not a valid scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScanError {
-    /// Nothing was measured.
+    /// There are no distances.
     #[error("it has no field 'ranges'")]
     NoRanges,
-    /// Where the beams begin is not known.
+    /// The first angle is missing.
     #[error("it has no first angle")]
     NoFirstAngle,
-    /// Neither the step from beam to beam is known, nor where the beams end.
+    /// Neither the angle step nor the last angle is there.
     #[error("it has no last angle")]
     NoLastAngle,
 }
 
-/// A beam that came back.
+/// A beam with a valid distance.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Beam {
-    /// Its place among all beams of the scan.
+    /// Its index among all beams of the scan.
     pub index: usize,
     /// Its angle, in radians.
     pub angle: f64,
     /// The distance.
     pub range: f64,
-    /// How strong the echo was.
+    /// The intensity.
     pub intensity: Option<f64>,
 }
 
 impl Scan {
-    /// The scan of a message.
+    /// Reads the scan of a message.
     ///
     /// # Errors
-    /// When it lacks something; the text is half a sentence.
+    /// When a field is missing; the text is half a sentence.
     pub fn of(record: &Record) -> Result<Self, ScanError> {
         let ranges = record.list("ranges").ok_or(ScanError::NoRanges)?;
         let start = record.number("angle_min").ok_or(ScanError::NoFirstAngle)?;
@@ -81,7 +82,7 @@ impl Scan {
         })
     }
 
-    /// The beams that came back: their distances are numbers that the scanner can measure.
+    /// The beams whose distances are within the scanner's range.
     pub fn beams(&self) -> impl Iterator<Item = Beam> {
         let is_echo = |range: f64| range.is_finite() && range >= self.least && range <= self.most;
         let all = self.ranges.iter().copied().enumerate();
@@ -96,20 +97,20 @@ impl Scan {
 }
 
 impl Beam {
-    /// Where it ends, in the plane of the scan.
+    /// Its end point, in the plane of the scan.
     pub fn end(&self) -> [f64; 2] {
         [self.angle.cos() * self.range, self.angle.sin() * self.range]
     }
 }
 
-/// A number within the points of a cloud, or the cells of a grid: where it is and how it is read.
+/// A number within the points of a cloud, or the cells of a grid: its offset and type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackedField {
     /// Its name: `x`, `intensity`.
     pub name: String,
-    /// Bytes before it.
+    /// Its offset in bytes.
     pub offset: usize,
-    /// How it is read.
+    /// Its number type.
     pub kind: PackedKind,
 }
 
@@ -128,21 +129,21 @@ pub enum PackedKind {
 }
 
 impl PackedKind {
-    /// By ROS's number in `sensor_msgs/PointField`.
+    /// By the number in `sensor_msgs/PointField`.
     fn of_ros(number: i64) -> Option<Self> {
         use PackedKind::{F32, F64, I8, I16, I32, U8, U16, U32};
         const ALL: [PackedKind; 8] = [I8, U8, I16, U16, I32, U32, F32, F64];
         ALL.get(usize::try_from(number - 1).ok()?).copied()
     }
 
-    /// By Foxglove's number in `PackedElementField`.
+    /// By the number in `PackedElementField` of Foxglove.
     fn of_foxglove(number: i64) -> Option<Self> {
         use PackedKind::{F32, F64, I8, I16, I32, U8, U16, U32};
         const ALL: [PackedKind; 8] = [U8, I8, U16, I16, U32, I32, F32, F64];
         ALL.get(usize::try_from(number - 1).ok()?).copied()
     }
 
-    /// Bytes of a number.
+    /// Its size in bytes.
     pub const fn size(self) -> usize {
         match self {
             PackedKind::I8 | PackedKind::U8 => 1,
@@ -154,8 +155,7 @@ impl PackedKind {
 }
 
 impl PackedField {
-    /// The packed fields of a message's points or cells, in the words of ROS or of Foxglove. One of a type that is not
-    /// known is left out.
+    /// The packed fields of a message's points or cells, for ROS and Foxglove. Fields of unknown types are skipped.
     ///
     /// # Errors
     /// What the message lacks, as half a sentence.
@@ -195,7 +195,7 @@ impl PackedField {
         Ok(found)
     }
 
-    /// The value within a point; not a number where the point does not reach so far.
+    /// The value within a point; NaN where the point is too short.
     pub fn value(&self, point: &[u8], is_big_endian: bool) -> f64 {
         let mut bytes = [0; 8];
         let size = self.kind.size();

@@ -102,7 +102,7 @@ impl Node {
     }
 }
 
-/// A map is an object; of entries with one key the last counts.
+/// A map is an object; of entries with the same key the last counts.
 fn print_map(
     columns: &Columns,
     rows: std::ops::Range<usize>,
@@ -183,7 +183,7 @@ pub(crate) fn print_float64(value: f64, out: &mut Vec<u8>) {
 
 fn print_float32(value: f32, out: &mut Vec<u8>) {
     if value.is_finite() {
-        // The shortest text that is this and no other float32.
+        // The shortest text that parses to exactly this float32.
         let _ = write!(out, "{value:?}");
     } else {
         print_unusual(value.is_nan(), value > 0.0, out);
@@ -205,9 +205,9 @@ pub(crate) fn print_blob(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Text in quotes; what is not UTF-8 becomes U+FFFD.
+/// Text in quotes; invalid UTF-8 becomes U+FFFD.
 pub(crate) fn print_text(text: &[u8], out: &mut Vec<u8>) {
     let text = String::from_utf8_lossy(text);
-    // Writing to a vector cannot fail, and text is always JSON.
+    // Writing to a vector cannot fail, and text is always valid JSON.
     let _ = serde_json::to_writer(&mut *out, &*text);
 }

@@ -1,4 +1,4 @@
-//! One decoded message, asked by path.
+//! One decoded message, read by path.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampNanosecondType;
@@ -11,10 +11,10 @@ use base64::Engine as _;
 use crate::numbers::numbers;
 use crate::path::{FieldPath, PathColumn};
 
-/// One decoded message: a table of one row, or of one for each of its parts, asked by path.
+/// One decoded message: a table of one row, or of one for each of its parts, read by path.
 ///
 /// It comes from [`Decoders::record`](crate::Decoders::record) or [`Decoders::meaning`](crate::Decoders::meaning).
-/// All answers are of the first row, `None` where there is nothing of that sort at the path.
+/// All values are of the first row; `None` where the path does not lead to a value of that kind.
 #[derive(Debug, Clone)]
 pub struct Record {
     batch: RecordBatch,
@@ -25,7 +25,7 @@ impl Record {
         Record { batch }
     }
 
-    /// The row itself.
+    /// The rows.
     pub fn batch(&self) -> &RecordBatch {
         &self.batch
     }
@@ -34,7 +34,7 @@ impl Record {
         FieldPath::parse(path).ok()?.column(&self.batch).ok()
     }
 
-    /// What is at a path, as an array of one.
+    /// The value at a path, as an array of one.
     pub fn array(&self, path: &str) -> Option<ArrayRef> {
         self.column(path)?.at(0)
     }
@@ -54,7 +54,7 @@ impl Record {
         self.buffer(path).map(|buffer| buffer.to_vec())
     }
 
-    /// The same in the memory that they were decoded into, where they lie in it as they are.
+    /// The same, as a slice of the decoded batch where they are stored as they are.
     pub fn buffer(&self, path: &str) -> Option<Buffer> {
         let array = self.array(path)?;
         match array.data_type() {
@@ -86,7 +86,7 @@ impl Record {
         self.items(path).map(|items| numbers(&*items))
     }
 
-    /// `[x, y, z, qx, qy, qz, qw]` of a message that has a pose, in the words of its archetype.
+    /// `[x, y, z, qx, qy, qz, qw]` of a message with a pose, by its archetype.
     pub fn pose(&self) -> Option<[f64; 7]> {
         let position = self.list("position")?;
         let [x, y, rest @ ..] = &position[..] else {
@@ -98,7 +98,7 @@ impl Record {
         Some([*x, *y, z, qx, qy, qz, qw])
     }
 
-    /// When it was measured, as it says itself.
+    /// The message's stamp: when it was measured.
     pub fn stamp(&self) -> Option<Stamp> {
         let stamps = self.batch.column_by_name("stamp")?;
         let stamps = stamps.as_primitive_opt::<TimestampNanosecondType>()?;
@@ -106,7 +106,7 @@ impl Record {
     }
 }
 
-/// The first bytes of an array. Short ones lie within it, all others in one of its buffers.
+/// The first value of an array. Short values are within the view, all others in one of its buffers.
 fn viewed(array: &BinaryViewArray) -> Buffer {
     let bytes = array.value(0);
     let offset = |buffer: &Buffer| {

@@ -1,23 +1,23 @@
-//! Memory of columns, used again when the last batch that holds it is gone.
+//! Column memory that is reused once the last batch that holds it is dropped.
 //!
-//! Fresh memory costs a page fault every 4 KiB, which is more than it costs to fill it. A batch that is looked
-//! at and dropped gives its columns back, and the next one is written into them.
+//! Fresh memory costs a page fault every 4 KiB, which is more than it costs to fill it. A batch that is read and
+//! dropped returns its columns, and the next one is written into them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use arrow_buffer::{ArrowNativeType, Buffer, ToByteSlice};
 use bytes::Bytes;
 
-/// What may lie unused, in bytes, over all columns of the process: a batch of the usual size.
+/// The most unused memory that is kept, in bytes, over all columns of the process: a batch of the usual size.
 const KEPT_BYTES: usize = 9 << 20;
-/// Less than this is had from the allocator as quickly.
+/// Smaller blocks come from the allocator just as quickly.
 const MIN_RECYCLED_BYTES: usize = 16 << 10;
 
-/// The vectors of one type that nobody uses.
+/// The unused vectors of one type.
 #[derive(Debug)]
 pub(crate) struct Free<T>(Vec<Vec<T>>);
 
-/// All vectors that nobody uses.
+/// All unused vectors.
 #[derive(Debug)]
 pub(crate) struct FreeLists {
     bytes: usize,
@@ -39,7 +39,7 @@ static SHELF: Mutex<FreeLists> = Mutex::new(FreeLists {
     ends: Free(Vec::new()),
 });
 
-/// What columns are made of.
+/// An element of a column.
 pub(crate) trait Word: ArrowNativeType + ToByteSlice {
     fn free(shelf: &mut FreeLists) -> &mut Free<Self>;
 }
@@ -65,7 +65,7 @@ fn shelf() -> MutexGuard<'static, FreeLists> {
     SHELF.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An empty vector with room for about as many values as were needed last time.
+/// An empty vector with capacity for about as many values as were needed last time.
 pub(crate) fn room_for<T: Word>(len: usize) -> Vec<T> {
     if len * size_of::<T>() < MIN_RECYCLED_BYTES {
         return Vec::with_capacity(len);
@@ -87,7 +87,7 @@ pub(crate) fn room_for<T: Word>(len: usize) -> Vec<T> {
     Vec::with_capacity(len)
 }
 
-/// An Arrow buffer whose memory comes back when nobody holds it any more.
+/// An Arrow buffer whose memory is returned when its last handle is dropped.
 pub(crate) fn buffer_of<T: Word>(words: Vec<T>) -> Buffer {
     if words.capacity() * size_of::<T>() < MIN_RECYCLED_BYTES {
         return Buffer::from_vec(words);

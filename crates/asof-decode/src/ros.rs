@@ -1,6 +1,6 @@
-//! The common types of ROS, to be read with [`TypedDecoder`](crate::TypedDecoder) and [`messages`](crate::messages).
+//! The common ROS types, for [`TypedDecoder`](crate::TypedDecoder) and [`messages`](crate::messages).
 //!
-//! Each has the fields that ROS 1 and ROS 2 have in common, under ROS 2's names, and reads both. A type of your own
+//! Each has the fields that ROS 1 and ROS 2 have in common, under the names of ROS 2, and decodes both. Your own type
 //! needs only the fields that you want.
 
 use std::fmt;
@@ -15,7 +15,7 @@ pub struct Time {
     /// Whole seconds.
     #[serde(alias = "secs", alias = "seconds")]
     pub sec: i64,
-    /// Nanoseconds beside them.
+    /// Nanoseconds within the second.
     #[serde(
         alias = "nsec",
         alias = "nsecs",
@@ -26,7 +26,7 @@ pub struct Time {
 }
 
 impl Time {
-    /// As one number; a time that is too far away is the end of all times.
+    /// As nanoseconds; a time beyond their range is the latest stamp.
     pub fn stamp(self) -> Stamp {
         let nanos = self.sec.saturating_mul(1_000_000_000);
         Stamp::from_nanos(nanos.saturating_add(i64::from(self.nanosec)))
@@ -39,7 +39,7 @@ impl From<Time> for Stamp {
     }
 }
 
-/// An array of any length, of which serde itself reads up to 32 elements.
+/// An array of any length; serde itself supports up to 32 elements.
 fn array<'de, D: Deserializer<'de>, const N: usize>(deserializer: D) -> Result<[f64; N], D::Error> {
     struct Elements<const N: usize>;
     impl<'de, const N: usize> Visitor<'de> for Elements<N> {
@@ -62,7 +62,7 @@ fn array<'de, D: Deserializer<'de>, const N: usize>(deserializer: D) -> Result<[
     deserializer.deserialize_tuple(N, Elements::<N>)
 }
 
-/// Makes the structs: a line of documentation, a name, and fields as ROS has them.
+/// Defines the structs: a line of documentation, a name, and the fields as in ROS.
 macro_rules! types {
     ($($(#[$outer:meta])* $name:ident { $($(#[$inner:meta])* $field:ident: $kind:ty,)* })*) => {
         $(
@@ -181,7 +181,7 @@ types! {
     OccupancyGrid {
         header: Header,
         info: MapMetaData,
-        /// From 0, free, to 100, occupied; -1 where nothing is known.
+        /// From 0, free, to 100, occupied; -1 is unknown.
         data: Vec<i8>,
     }
     /// `sensor_msgs/Imu`
@@ -393,6 +393,6 @@ default_without_covariance! {
 /// `std_msgs/Bool`, `Float64`, `String` and the others that have one field, `data`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub struct Data<T> {
-    /// What it says.
+    /// The value.
     pub data: T,
 }

@@ -9,10 +9,10 @@ use crate::path::{FieldPath, PathError};
 use crate::tables::{ChannelReport, TableError, TableOptions, Tables};
 use crate::{Layers, Projection};
 
-/// All messages of one topic, decoded, to be asked for columns by path.
+/// All messages of one topic, decoded, to be read as columns by path.
 ///
-/// It holds what it decoded: a part of a long topic is read with a [`Query`] of a stretch of time, or with the fields
-/// that are wanted alone. What does not fit into memory is for [`Tables`].
+/// Everything is in memory: read a part of a long topic with a [`Query`] of a time range, or with only the fields that
+/// you need. For data that does not fit into memory use [`Tables`].
 ///
 /// ```
 /// use asof_decode::Rows;
@@ -34,7 +34,7 @@ pub struct Rows {
     reports: Vec<ChannelReport>,
 }
 
-/// Why there are no rows.
+/// Why rows cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RowsError {
@@ -43,10 +43,10 @@ pub enum RowsError {
     NoSuchTopic {
         /// The topic.
         topic: String,
-        /// Topics that there are.
+        /// Topics of the source.
         known: String,
     },
-    /// The topic has messages of different types, which are not one table.
+    /// The topic has messages of different types, which do not form one table.
     #[error("the messages on {topic} are of different types: {types}; Tables has a table for each")]
     SeveralTables {
         /// The topic.
@@ -62,7 +62,7 @@ pub enum RowsError {
         /// Why.
         reason: String,
     },
-    /// A path leads nowhere.
+    /// A path does not exist.
     #[error("{topic}: {cause}")]
     Path {
         /// The topic.
@@ -77,7 +77,7 @@ pub enum RowsError {
 }
 
 impl RowsError {
-    /// There is no such topic; some that there are.
+    /// The error for a missing topic, with some that exist.
     pub(crate) fn no_such_topic(topic: impl Into<String>, topics: &[&str]) -> Self {
         let mut known = topics[..topics.len().min(NAMED_TOPICS)].join(", ");
         if topics.len() > NAMED_TOPICS {
@@ -93,19 +93,19 @@ impl RowsError {
     }
 }
 
-/// Topics that an error names.
+/// The most topics that an error names.
 const NAMED_TOPICS: usize = 12;
 
 impl Rows {
     /// Decodes all messages of a topic.
     ///
     /// # Errors
-    /// When there is no such topic, its messages are not one table, or none of them can be decoded.
+    /// When there is no such topic, its messages do not form one table, or none of them can be decoded.
     pub fn read(source: &dyn Source, topic: &str) -> Result<Self, RowsError> {
         Rows::read_with(source, &Query::topics([topic]), &Projection::All)
     }
 
-    /// Decodes the chosen fields of the messages that a query finds, which are of one topic.
+    /// Decodes the selected fields of the messages of a query, which must be of one topic.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -134,7 +134,7 @@ impl Rows {
         let options = TableOptions {
             layers: Layers::standard().only("reflection"),
             projection: projection.clone(),
-            // What is kept must not keep whole chunks.
+            // Rows that are kept must not keep whole chunks alive.
             shares_buffers: false,
             ..TableOptions::default()
         };
@@ -186,21 +186,21 @@ impl Rows {
         &self.batches
     }
 
-    /// Messages that could not be decoded, and are no rows.
+    /// Messages that could not be decoded, and have no row.
     pub fn failed(&self) -> u64 {
         self.reports.iter().map(|report| report.failed).sum()
     }
 
-    /// What was decoded and what was not.
+    /// The counts of decoded and failed messages.
     pub fn report(&self) -> Option<&ChannelReport> {
         self.reports.first()
     }
 
-    /// The numbers at a path, one for each row, NaN where there is none: `pose.pose.position.x`, `ranges[3]`. A truth
-    /// value is 0 or 1, a time its seconds.
+    /// The numbers at a path, one for each row, NaN where there is none: `pose.pose.position.x`, `ranges[3]`. A
+    /// boolean is 0 or 1, a time its seconds.
     ///
     /// # Errors
-    /// When the path leads nowhere, or not to numbers.
+    /// When the path does not exist, or is not numeric.
     pub fn f64(&self, path: &str) -> Result<Vec<f64>, PathError> {
         let path = FieldPath::parse(path)?;
         let mut all = Vec::with_capacity(self.len());
@@ -213,7 +213,7 @@ impl Rows {
     /// The texts at a path, one for each row, `None` where there is none.
     ///
     /// # Errors
-    /// When the path leads nowhere, or not to texts.
+    /// When the path does not exist, or is not text.
     pub fn text(&self, path: &str) -> Result<Vec<Option<String>>, PathError> {
         let path = FieldPath::parse(path)?;
         let mut all = Vec::with_capacity(self.len());
@@ -227,13 +227,13 @@ impl Rows {
         Ok(all)
     }
 
-    /// When each message was recorded.
+    /// The log time of each message.
     pub fn log_times(&self) -> Vec<Stamp> {
         let times = self.times("log_time");
         times.map(Option::unwrap_or_default).collect()
     }
 
-    /// When each message was measured, as it says itself; `None` where it does not.
+    /// The stamp of each message: when it was measured. `None` where it has none.
     pub fn stamps(&self) -> Vec<Option<Stamp>> {
         let stamps: Vec<Option<Stamp>> = self.times("stamp").collect();
         if stamps.is_empty() {

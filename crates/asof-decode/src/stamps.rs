@@ -1,6 +1,6 @@
-//! When a message was measured, as it says itself: where stamps are, how their parts are spelled, and their value.
+//! Stamps, the times at which messages were measured: where they are, how their parts are spelled, and their value.
 //!
-//! This is the only list of those spellings. Everything that reads a time from a message reads it by this one.
+//! This is the only list of those spellings; everything that reads a time from a message uses it.
 
 use std::sync::Arc;
 
@@ -18,31 +18,31 @@ use crate::model::Scalar;
 use crate::print::number_at;
 use crate::recycle::{buffer_of, room_for};
 
-/// Where stamps are looked for, in this order.
+/// The paths of stamps, in order of precedence.
 pub(crate) const STAMP_PATHS: [&str; 3] = ["header.stamp", "stamp", "timestamp"];
 
-/// How the whole seconds of a time are spelled.
+/// The spellings of a time's seconds.
 const SECONDS: [&str; 3] = ["sec", "seconds", "secs"];
-/// How the nanoseconds beside them are spelled.
+/// The spellings of a time's nanoseconds.
 const NANOS: [&str; 5] = ["nanosec", "nsec", "nanos", "nsecs", "nanoseconds"];
 
 const SECOND: i64 = 1_000_000_000;
 
 impl Projection {
-    /// The stamp alone: when a message was measured, as it says itself.
+    /// Only the stamp: when a message was measured.
     pub fn stamp() -> Self {
         Projection::any_of(STAMP_PATHS)
     }
 }
 
-/// The seconds and the nanoseconds of a time, whichever way they are spelled.
+/// The seconds and the nanoseconds of a time, in any spelling.
 pub(crate) fn parts_of<T>(find: impl Fn(&str) -> Option<T>) -> Option<(T, T)> {
     let seconds = SECONDS.iter().find_map(|name| find(name))?;
     let nanos = NANOS.iter().find_map(|name| find(name))?;
     Some((seconds, nanos))
 }
 
-/// Seconds and nanoseconds as one number; `None` where they are not a time.
+/// Seconds and nanoseconds as one number; `None` where they are not a valid time.
 fn joined(seconds: i64, nanos: i64) -> Option<i64> {
     let whole = seconds.checked_mul(SECOND)?.checked_add(nanos);
     whole.filter(|_| (0..SECOND).contains(&nanos))
@@ -50,8 +50,8 @@ fn joined(seconds: i64, nanos: i64) -> Option<i64> {
 
 /// The times in a column of structs such as `{sec, nanosec}`, in every spelling of ROS, protobuf and JSON.
 ///
-/// A row is null where the struct or its seconds are, and where nanoseconds are not below a second. Nanoseconds
-/// that were left out are zero. `None` for a column that does not hold times.
+/// A row is null where the struct or its seconds are null, and where nanoseconds are not below a second. Absent
+/// nanoseconds are zero. `None` for a column that does not hold times.
 pub fn stamps_of(array: &dyn Array) -> Option<TimestampNanosecondArray> {
     let table = array.as_struct_opt()?;
     let (seconds, nanos) = time_parts(table.data_type())?;
@@ -72,7 +72,7 @@ pub fn stamps_of(array: &dyn Array) -> Option<TimestampNanosecondArray> {
     Some(times.with_timezone("UTC"))
 }
 
-/// The places of the parts of a struct that is a time.
+/// The indexes of the parts of a struct that is a time.
 pub(crate) fn time_parts(kind: &DataType) -> Option<(usize, usize)> {
     let DataType::Struct(fields) = kind else {
         return None;
@@ -86,7 +86,7 @@ fn place_of(fields: &Fields, name: &str) -> Option<usize> {
     fields.position(|field| field.name() == name && field.data_type().is_integer())
 }
 
-/// Integers of any width. What is null is zero: a decoder writes a zero for what was left out.
+/// Integers of any width. Null is zero: a decoder writes a zero for an absent value.
 fn integers(array: &ArrayRef) -> Option<Vec<i64>> {
     macro_rules! all {
         ($kind:ty) => {{
@@ -104,7 +104,7 @@ fn integers(array: &ArrayRef) -> Option<Vec<i64>> {
         DataType::UInt32 => all!(UInt32Type),
         DataType::UInt64 => {
             let values = array.as_primitive::<UInt64Type>().values().iter();
-            // What is beyond is not a time, and is found to be none.
+            // Values beyond the range are not times, and are detected as such.
             values
                 .map(|value| i64::try_from(*value).unwrap_or(i64::MAX))
                 .collect()
@@ -113,12 +113,12 @@ fn integers(array: &ArrayRef) -> Option<Vec<i64>> {
     })
 }
 
-/// The columns in which a message says when it was measured.
+/// The columns of a message's stamp.
 #[derive(Debug, Clone)]
 pub(crate) struct StampColumns {
     seconds: (Scalar, usize),
     nanos: (Scalar, usize),
-    /// Columns of truth values that must all hold.
+    /// Columns of booleans that must all be true.
     present: Vec<usize>,
 }
 
@@ -163,7 +163,7 @@ impl StampColumns {
     /// The stamps of all rows.
     pub fn array(&self, columns: &Columns, rows: usize) -> ArrayRef {
         let mut values = room_for::<u64>(rows);
-        // Seconds of ROS fit into 32 bits, so nothing can go beyond 64 with them: no row needs a check.
+        // Seconds of ROS have 32 bits, so the result fits into 64: no row needs a check.
         if let (
             (Scalar::Int32 | Scalar::Uint32, seconds),
             (Scalar::Int32 | Scalar::Uint32, nanos),
@@ -198,7 +198,7 @@ impl StampColumns {
     }
 }
 
-/// Nanoseconds, the sign in the highest bit, as Arrow has them.
+/// Nanoseconds, with the sign in the highest bit, as in Arrow.
 pub(crate) fn times_array(times: Vec<u64>, nulls: Option<NullBuffer>) -> ArrayRef {
     let len = times.len();
     let times = ScalarBuffer::new(buffer_of(times), 0, len);

@@ -1,4 +1,4 @@
-//! What is in the channels of a source that have no schema, over all of their messages.
+//! The columns of channels without a schema, inferred from all of their messages.
 
 use asof_core::{Channel, Query, Source, SourceError, Topics};
 use rustc_hash::FxHashMap;
@@ -10,16 +10,16 @@ use crate::wire::json::add_sample;
 
 /// The types of fields in channels without a schema, found by reading all of their messages once.
 ///
-/// JSON and CBOR need no schema, and then a column's type can be known only when the last message is: 0 may be
-/// followed by 0.5. Whole numbers widen to floats, and what no one type holds without loss stays JSON text.
-/// Channels that have a schema are not read.
+/// JSON and CBOR need no schema; a column's type is then known only after the last message: 0 may be followed by 0.5.
+/// Integers widen to floats, and values that no single type holds without loss stay JSON text. Channels with a schema
+/// are not read.
 #[derive(Debug, Default)]
 pub struct Survey {
-    /// Two messages for each kind of channel, which together show everything that its messages have.
+    /// Two messages for each kind of channel, which together have everything that occurs in its messages.
     witnesses: FxHashMap<Key, [Vec<u8>; 2]>,
 }
 
-/// Channels of one topic that are encoded alike share a table, so they share its types.
+/// Channels of one topic with the same encoding share a table, so they share its types.
 type Key = (String, String);
 
 fn key_of(channel: &Channel) -> Key {
@@ -27,7 +27,7 @@ fn key_of(channel: &Channel) -> Key {
 }
 
 impl Survey {
-    /// Reads what a source has for a query on the channels that need it. Nothing is read where none does.
+    /// Reads the messages of a query on the channels that need it. Nothing is read where none does.
     ///
     /// # Errors
     /// When the source cannot be read.
@@ -65,7 +65,7 @@ impl Survey {
         })
     }
 
-    /// Messages that show what a channel has, to make a decoder from; `None` where it has a schema, or was not
+    /// Messages that show a channel's columns, to create a decoder from; `None` where it has a schema, or was not
     /// read.
     pub fn samples(&self, channel: &Channel) -> Option<[&[u8]; 2]> {
         if self.witnesses.is_empty() || !is_open(channel) {
@@ -76,7 +76,7 @@ impl Survey {
     }
 }
 
-/// Whether what is in a channel can be known from its messages alone.
+/// Whether a channel's columns have to be inferred from its messages.
 pub(crate) fn is_open(channel: &Channel) -> bool {
     if !matches!(channel.message_encoding.as_str(), "json" | "cbor") {
         return false;
@@ -85,7 +85,7 @@ pub(crate) fn is_open(channel: &Channel) -> bool {
         None => true,
         Some(schema) => match schema.encoding.as_str() {
             "" => true,
-            // A schema that names no fields says as much as none.
+            // A schema without fields is treated as no schema.
             "jsonschema" => jsonschema::parse(&schema.name, &schema.data)
                 .is_ok_and(|types| types.root().fields.len() <= 1),
             _ => false,

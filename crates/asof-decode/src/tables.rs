@@ -11,29 +11,29 @@ use rustc_hash::FxHashMap;
 use crate::layers::{Assignment, Layers, Table};
 use crate::{Payload, PayloadError, Projection, Survey, Timed};
 
-/// How a source is decoded.
+/// Options for decoding a source.
 #[derive(Clone)]
 pub struct TableOptions {
     /// The layers, in order.
     pub layers: Layers,
-    /// The wanted fields of each message.
+    /// The selected fields of each message.
     pub projection: Projection,
-    /// The wanted times of each message; those that a table has come first in it, in their usual order.
+    /// The selected times of each message; they are the first columns of a table, in their usual order.
     pub timelines: Vec<Timeline>,
     /// A batch is closed at this many rows.
     pub rows: usize,
-    /// A batch is closed when it holds this many bytes; earlier where there are many tables, so that all of them
-    /// together hold half as much again.
+    /// A batch is closed at this many bytes; earlier where there are many tables, so that all together hold at most
+    /// half as much again.
     pub bytes: usize,
-    /// Whether large byte fields stay where they are, in buffers that hold whole chunks of a file. For those who
-    /// look at a batch and drop it; who writes its buffers down, or keeps it, wants the fields alone.
+    /// Whether large byte fields stay in their buffers, which hold whole chunks of a file. Good for a batch that is
+    /// read and dropped; not for one whose buffers are written out or kept.
     pub shares_buffers: bool,
-    /// Threads that decode; with 1, the reader does it itself. The result is the same.
+    /// Decoder threads; with 1, decoding runs on the reader's thread. The result is the same.
     pub threads: usize,
 }
 
 impl Default for TableOptions {
-    /// Every layer, field and time, 64k rows or 8 MB, as many threads as there are cores up to eight.
+    /// Every layer, field and time, 64k rows or 8 MB, as many threads as cores up to eight.
     fn default() -> Self {
         TableOptions {
             layers: Layers::standard(),
@@ -49,14 +49,14 @@ impl Default for TableOptions {
     }
 }
 
-/// A time that messages have.
+/// A time of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Timeline {
-    /// When it was written down: column `log_time`.
+    /// When it was recorded: column `log_time`.
     LogTime,
-    /// When it was sent: column `publish_time`.
+    /// When it was published: column `publish_time`.
     PublishTime,
-    /// When it was measured, as the message itself says: column `stamp`, where it has a header or a timestamp.
+    /// When it was measured, from the message itself: column `stamp`, where it has a header or a timestamp.
     Stamp,
 }
 
@@ -71,10 +71,10 @@ impl Timeline {
     }
 }
 
-/// Rows of one table: of a channel, or of several of one topic that are encoded alike.
+/// Rows of one table: of a channel, or of several of one topic with the same encoding and schema.
 #[derive(Debug, Clone)]
 pub struct TopicBatch {
-    /// The channel they came on; of several, the first.
+    /// The channel; of several, the first.
     pub channel: Arc<Channel>,
     /// The layer that made them.
     pub layer: Arc<str>,
@@ -82,41 +82,42 @@ pub struct TopicBatch {
     pub batch: RecordBatch,
 }
 
-/// What was decoded and what was not, for one channel, or for several of one topic that are encoded alike.
+/// The counts of decoded and failed messages, for one channel, or for several of one topic with the same encoding and
+/// schema.
 #[derive(Debug, Clone)]
 pub struct ChannelReport {
-    /// Who has the channel, and why; of several, the first.
+    /// The channel's layer, and why; of several channels, the first.
     pub assignment: Assignment,
-    /// Messages that came.
+    /// Messages in total.
     pub messages: u64,
     /// Messages that could not be decoded.
     pub failed: u64,
-    /// The first of those: when they were logged, and why they failed.
+    /// The first failures: their log times, and why they failed.
     pub failures: Vec<(Stamp, PayloadError)>,
 }
 
-/// Failures that are told in full for each channel; the rest is counted.
+/// The most failures that are kept per channel; the rest are counted.
 const FAILURES_KEPT: usize = 8;
-/// A table is not closed below this, however many there are.
+/// A table's batch is not closed below this, however many tables there are.
 const BYTES_AT_LEAST: usize = 256 << 10;
-/// Rows that tell how large a whole batch will be.
+/// Rows from which the size of a whole batch is estimated.
 const ROWS_TO_JUDGE_BY: usize = 16;
-/// Less than this is not worth a thread.
+/// The least work that is worth a thread.
 const MIN_BYTES_FOR_THREAD: u64 = 256 << 10;
 
-/// Why decoding cannot go on.
+/// Why decoding cannot continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TableError {
     /// The source failed.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// A batch could not be made, which is a defect of its layer.
-    #[error("cannot make a table of {topic}: {cause}")]
+    /// A batch could not be built, which is a bug in its layer.
+    #[error("cannot build a table of {topic}: {cause}")]
     Arrow {
         /// The topic.
         topic: String,
-        /// What Arrow said.
+        /// The error of Arrow.
         #[source]
         cause: ArrowError,
     },
@@ -124,12 +125,12 @@ pub enum TableError {
 
 /// Batches of rows, of all channels of a source, in the order in which they fill.
 ///
-/// The source is read once, however many channels, encodings and layers there are; but what has no schema, as JSON
-/// may, is read before, for its types: see [`Survey`]. What a message costs when it cannot be decoded is that message:
-/// see [`Tables::report`].
+/// The source is read once, however many channels, encodings and layers there are. Only messages without a schema,
+/// such as JSON, are read beforehand to infer their types: see [`Survey`]. A message that cannot be decoded costs only
+/// its own row: see [`Tables::report`].
 ///
-/// The rows of a table are in the order of the source, which is that of their log times. Channels of one topic with the
-/// same encoding and the same schema share a table; those that differ have one each.
+/// The rows of a table are in the order of the source, which is by log time. Channels of one topic with the same
+/// encoding and the same schema share a table; those that differ have one each.
 ///
 /// ```
 /// use asof_core::Query;
@@ -149,17 +150,17 @@ pub struct Tables {
     batches: Batches,
     options: TableOptions,
     states: Vec<State>,
-    /// States by the address of their channels, each of which is kept so that its address is not used again.
+    /// States by the address of their channels, which are kept so that their addresses are not reused.
     places: FxHashMap<usize, (usize, Arc<Channel>)>,
     /// The states of each topic.
     topics: FxHashMap<String, Vec<usize>>,
     survey: Survey,
     ready: VecDeque<TopicBatch>,
-    /// By channel, which run of the batch at hand is its own; [`NO_RUN`] between batches.
+    /// By channel, its run in the current batch; [`NO_RUN`] between batches.
     run_of: Vec<usize>,
-    /// How many messages each channel has, as far as the source knows, by its address.
+    /// The number of messages of each channel, by its address, where the source provides it.
     expected: FxHashMap<usize, Option<u64>>,
-    /// Keeps those addresses from being used again.
+    /// Keeps those addresses from being reused.
     _summary: Arc<Summary>,
     is_finished: bool,
 }
@@ -168,14 +169,14 @@ struct State {
     report: ChannelReport,
     layer: Arc<str>,
     table: Option<Box<dyn Table>>,
-    /// Messages that are still to come, as far as the source knows.
+    /// Messages that are still to come, where the source provides it.
     expected: Option<u64>,
-    /// Whether there is room for a whole batch.
+    /// Whether memory for a whole batch is reserved.
     has_room: bool,
 }
 
 impl Tables {
-    /// Starts to decode what a source has for a query.
+    /// Starts decoding the messages of a query.
     ///
     /// # Errors
     /// When the source cannot be read.
@@ -203,7 +204,7 @@ impl Tables {
         })
     }
 
-    /// What was decoded and what was not, so far, for each channel that a message came on.
+    /// The counts of decoded and failed messages so far, for each channel with a message.
     pub fn report(&self) -> Vec<ChannelReport> {
         self.states
             .iter()
@@ -285,8 +286,8 @@ impl Tables {
 
     /// The messages of a batch by state, in the order of the states.
     ///
-    /// What this costs grows with the messages and not with the channels: a file may have a channel for each message,
-    /// and give them one by one.
+    /// The cost grows with the messages and not with the channels: a file may have a channel for each message, and
+    /// return them one by one.
     fn runs_of<'a>(&mut self, batch: &'a Batch) -> Vec<Run<'a>> {
         let channels = batch.channels();
         let mut run_of = std::mem::take(&mut self.run_of);
@@ -345,7 +346,7 @@ impl Tables {
         Ok(())
     }
 
-    /// The batch with the times that are wanted.
+    /// The batch with the selected times.
     fn with_timelines(&self, mut batch: TopicBatch) -> Result<TopicBatch, TableError> {
         let all = [Timeline::LogTime, Timeline::PublishTime, Timeline::Stamp];
         let unwanted = |name: &str| {
@@ -354,7 +355,7 @@ impl Tables {
         };
         let is_time = |field: &Field| matches!(field.data_type(), DataType::Timestamp(..));
         let fields = batch.batch.schema();
-        // Times come before all else, so a field of the message is never meant.
+        // Times are the first columns, so a field of the message is never meant.
         let times = fields.fields().iter().take(3);
         let dropped = times.take_while(|field| is_time(field));
         if !dropped.clone().any(|field| unwanted(field.name())) {
@@ -375,7 +376,7 @@ impl Tables {
     }
 }
 
-/// The place of a state, and messages for it.
+/// The index of a state, and messages for it.
 type Run<'a> = (usize, Vec<Timed<'a>>);
 
 const NO_RUN: usize = usize::MAX;
@@ -388,8 +389,8 @@ struct Limits {
 
 type Decoded = Result<Vec<TopicBatch>, TableError>;
 
-/// Decodes each channel's run, on several threads if asked. A channel's rows and where its batches end
-/// depend on its own messages alone, so the number of threads changes nothing.
+/// Decodes each channel's run, on several threads if requested. A channel's rows, and where its batches end, depend
+/// only on its own messages, so the number of threads changes nothing.
 fn decode_runs(
     states: &mut [State],
     runs: &[Run<'_>],
@@ -411,7 +412,7 @@ fn decode_runs(
             Some((at, state, run))
         })
         .collect();
-    // The largest first, each to the thread that has the least so far.
+    // The largest first, each to the thread with the least work so far.
     let weight = |run: &Vec<Timed<'_>>| {
         run.iter()
             .map(|(_, _, p)| p.bytes.len() + 64)
@@ -449,7 +450,7 @@ fn decode_runs(
 }
 
 impl State {
-    /// Whether the messages of another channel of its topic belong into the same table.
+    /// Whether the messages of another channel of its topic belong in the same table.
     fn is_alike(&self, channel: &Channel) -> bool {
         let own = &self.report.assignment.channel;
         own.message_encoding == channel.message_encoding && own.schema == channel.schema
@@ -464,7 +465,7 @@ impl State {
         };
         let mut rest = run;
         while !rest.is_empty() {
-            // As much as fits by rows, and by bytes as far as payloads tell.
+            // As many as fit by rows, and by bytes as estimated from payloads.
             let room = limits.rows.saturating_sub(table.rows()).max(1);
             let mut bytes = 0;
             let count = rest
@@ -492,7 +493,7 @@ impl State {
             if rows >= limits.rows || bytes >= limits.bytes {
                 full.extend(take(table, &report.assignment.channel, &self.layer)?);
             } else if !self.has_room && rows >= ROWS_TO_JUDGE_BY {
-                // The first batch grows to its size at once; the next ones take over its size.
+                // The first batch is reserved at its full size; the next ones reuse that size.
                 self.has_room = true;
                 let most = (limits.bytes as u64 * rows as u64 / bytes.max(1) as u64)
                     .min(limits.rows as u64)

@@ -11,17 +11,17 @@ use crate::rows::RowsError;
 use crate::tables::{ChannelReport, TableError, TableOptions, Tables, Timeline};
 use crate::{Decoder, Layers, Projection, Survey};
 
-/// Which part of a topic is wanted, and in what pieces.
+/// Which part of a topic to read, and in which batches.
 #[derive(Debug, Clone)]
 pub struct TopicOptions {
-    /// The wanted columns, in this order: `log_time`, `publish_time`, `stamp`, and paths through the message, such as
-    /// `pose.pose.position` or `ranges[3]`. `None` for all of them.
+    /// The columns, in this order: `log_time`, `publish_time`, `stamp`, and paths of fields, such as
+    /// `pose.pose.position` or `ranges[3]`. `None` for all.
     pub columns: Option<Vec<String>>,
-    /// The wanted stretch of log time.
+    /// The range of log time.
     pub range: TimeRange,
     /// A batch has at most this many rows.
     pub rows: usize,
-    /// Threads that decode.
+    /// Decoder threads.
     pub threads: usize,
 }
 
@@ -38,10 +38,10 @@ impl Default for TopicOptions {
     }
 }
 
-/// The messages of one topic as Arrow batches of one schema, which is known before anything is read.
+/// The messages of one topic as Arrow batches with one schema, which is known before anything is read.
 ///
-/// It holds no messages: [`read`](Self::read) reads the source, again and again, a batch at a time. A column that was
-/// asked for by its path has that path as its name.
+/// It does not hold messages: each [`read`](Self::read) reads the source again, a batch at a time. A column that was
+/// selected by its path has that path as its name.
 ///
 /// ```
 /// use asof_decode::{TopicOptions, TopicTable};
@@ -66,7 +66,7 @@ pub struct TopicTable {
     schema: SchemaRef,
 }
 
-/// A column that was asked for.
+/// A selected column.
 #[derive(Debug, Clone)]
 enum Column {
     Time(Timeline),
@@ -74,13 +74,13 @@ enum Column {
 }
 
 impl TopicTable {
-    /// Finds out what columns a topic has.
+    /// Determines the columns of a topic.
     ///
-    /// Nothing is read of topics with a schema; others are surveyed, as for [`Tables`].
+    /// Nothing is read from topics with a schema; others are surveyed, as for [`Tables`].
     ///
     /// # Errors
-    /// When there is no such topic or column, its messages are of different types that are not one table, or none of
-    /// them can be decoded.
+    /// When there is no such topic or column, its messages are of different types that do not form one table, or none
+    /// of them can be decoded.
     pub fn new(source: &dyn Source, topic: &str, options: TopicOptions) -> Result<Self, RowsError> {
         let summary = source.summary();
         let channels: Vec<&Arc<Channel>> = summary
@@ -109,7 +109,7 @@ impl TopicTable {
         })
     }
 
-    /// The same table in batches of at most this many rows; as many as before where none is given.
+    /// The same table in batches of at most this many rows; unchanged where `rows` is `None`.
     #[must_use]
     pub fn with_rows(mut self, rows: Option<usize>) -> Self {
         self.options.rows = rows.unwrap_or(self.options.rows);
@@ -121,7 +121,7 @@ impl TopicTable {
         &self.topic
     }
 
-    /// The stretch of log time that is read.
+    /// The range of log time that is read.
     pub fn range(&self) -> TimeRange {
         self.options.range
     }
@@ -142,7 +142,7 @@ impl TopicTable {
             projection: projection_of(self.columns.as_deref()),
             rows: self.options.rows.max(1),
             threads: self.options.threads,
-            // What is kept must not keep whole chunks.
+            // Batches that are kept must not keep whole chunks alive.
             shares_buffers: false,
             ..TableOptions::default()
         };
@@ -153,7 +153,7 @@ impl TopicTable {
         })
     }
 
-    /// A decoder that makes rows for [`select`](Self::select), of messages on the topic's first channel.
+    /// A decoder that makes rows for [`select`](Self::select), from messages on the topic's first channel.
     ///
     /// # Errors
     /// When the source cannot be read, or the topic is gone.
@@ -173,10 +173,10 @@ impl TopicTable {
         Ok((Arc::clone(channel), decoder))
     }
 
-    /// The columns that were asked for, of a batch with all that was decoded.
+    /// The selected columns of a batch with everything that was decoded.
     ///
     /// # Errors
-    /// When the batch is of another type than the table.
+    /// When the batch has another type than the table.
     pub fn select(&self, batch: &RecordBatch) -> Result<RecordBatch, RowsError> {
         let arrays = match &self.columns {
             None => Ok(batch.columns().to_vec()),
@@ -187,12 +187,12 @@ impl TopicTable {
         }?;
         let is_alike =
             |(array, field): (&Arc<dyn Array>, &Arc<Field>)| array.data_type() == field.data_type();
-        // A channel that the source did not list at first may be of another type.
+        // A channel that the source did not list at first may have another type.
         let fields = self.schema.fields();
         if arrays.len() != fields.len() || !arrays.iter().zip(fields).all(is_alike) {
             return Err(RowsError::SeveralTables {
                 topic: self.topic.clone(),
-                types: "a type came that the source did not list".to_owned(),
+                types: "it has a type that the source did not list".to_owned(),
             });
         }
         let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
@@ -235,12 +235,12 @@ pub struct TopicBatches {
 }
 
 impl TopicBatches {
-    /// Messages that could not be decoded so far, and are no rows.
+    /// Messages that could not be decoded so far, and have no row.
     pub fn failed(&self) -> u64 {
         self.report().iter().map(|report| report.failed).sum()
     }
 
-    /// What was decoded so far and what was not.
+    /// The counts of decoded and failed messages so far.
     pub fn report(&self) -> Vec<ChannelReport> {
         self.tables.report()
     }
@@ -257,7 +257,7 @@ impl Iterator for TopicBatches {
     }
 }
 
-/// The columns that are asked of a channel, and the schema that they make.
+/// The selected columns of a channel, and their schema.
 fn shape_of(
     channel: &Arc<Channel>,
     wanted: Option<&[String]>,
@@ -282,7 +282,7 @@ fn shape_of(
         columns.push(column);
         fields.push(field);
     }
-    // What is within a field depends on what is decoded of it.
+    // The fields within a field depend on what is decoded of it.
     let projection = projection_of(Some(&columns));
     let some = Decoder::new(channel, &projection, samples).map_err(undecodable)?;
     for (column, field) in columns.iter().zip(&mut fields) {
@@ -309,13 +309,13 @@ fn column_of(schema: &Schema, name: &str) -> Result<(Column, Field), crate::Path
     }
     let path = FieldPath::parse(name)?;
     let field = path.resolve(schema)?;
-    // Something on the way may be absent.
+    // A parent may be absent.
     let field =
         Field::new(name, field.data_type().clone(), true).with_metadata(field.metadata().clone());
     Ok((Column::Path(path), field))
 }
 
-/// The place of a time's column: times come before all else, so a field of the message is never meant.
+/// The index of a time's column: times are the first columns, so a field of the message is never meant.
 fn time_place(schema: &Schema, time: Timeline) -> Option<usize> {
     let is_time = |field: &&Arc<Field>| matches!(field.data_type(), DataType::Timestamp(..));
     let mut times = schema.fields().iter().take(3).take_while(is_time);

@@ -1,8 +1,8 @@
-//! Packets of compressed video: which codec they have, and which a decoder can start at.
+//! Packets of compressed video: their codec, and which of them are keyframes.
 
 use std::fmt::Write as _;
 
-/// A codec of video that robots record, as `foxglove/CompressedVideo` and `ffmpeg_image_transport` name them.
+/// A video codec that robots record, as named by `foxglove/CompressedVideo` and `ffmpeg_image_transport`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum VideoCodec {
     /// H.264, in Annex B.
@@ -16,7 +16,7 @@ pub enum VideoCodec {
 }
 
 impl VideoCodec {
-    /// The codec that a sender names: `h264`, `hevc`, `libx264`, `h264_nvenc;yuv420p`, `vp9`, `av1`.
+    /// The codec by the name in a message: `h264`, `hevc`, `libx264`, `h264_nvenc;yuv420p`, `vp9`, `av1`.
     pub fn named(format: &str) -> Option<Self> {
         let name = format.split([';', '/', ',']).next()?.trim();
         let name = name.to_ascii_lowercase();
@@ -34,7 +34,7 @@ impl VideoCodec {
         }
     }
 
-    /// What people call it.
+    /// Its usual name.
     pub const fn name(self) -> &'static str {
         match self {
             VideoCodec::H264 => "H.264",
@@ -44,7 +44,7 @@ impl VideoCodec {
         }
     }
 
-    /// Whether a decoder that knows nothing yet can start with this packet.
+    /// Whether a decoder can start with this packet: a keyframe.
     pub fn is_key(self, packet: &[u8]) -> bool {
         match self {
             VideoCodec::H264 | VideoCodec::H265 => self.parameters(packet).is_some(),
@@ -53,7 +53,7 @@ impl VideoCodec {
         }
     }
 
-    /// Whether a packet holds a picture, and not what comes before one alone.
+    /// Whether a packet holds an image, and not only parameters.
     pub fn has_picture(self, packet: &[u8]) -> bool {
         match self {
             VideoCodec::H264 => units(packet).any(|unit| (1..=5).contains(&(unit[0] & 0x1f))),
@@ -62,7 +62,7 @@ impl VideoCodec {
         }
     }
 
-    /// What a browser is told that it is to decode, by a packet that it can start with: `avc1.64001f`.
+    /// The codec string for a browser's decoder, from a keyframe: `avc1.64001f`.
     pub fn parameter_text(self, packet: &[u8]) -> Option<String> {
         match self {
             VideoCodec::H264 => {
@@ -81,7 +81,7 @@ impl VideoCodec {
         }
     }
 
-    /// The unit of a packet that says what all others are made with: the sequence parameter set.
+    /// The sequence parameter set of a packet.
     pub(crate) fn parameters(self, packet: &[u8]) -> Option<&[u8]> {
         let is_set = |unit: &&[u8]| match self {
             VideoCodec::H264 => unit[0] & 0x1f == 7,
@@ -91,7 +91,7 @@ impl VideoCodec {
     }
 }
 
-/// The units of a packet in Annex B, without their start codes; none of them is empty.
+/// The NAL units of a packet in Annex B, without their start codes; none of them is empty.
 pub(crate) fn units(packet: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = packet;
     let mut has_begun = false;
@@ -103,7 +103,7 @@ pub(crate) fn units(packet: &[u8]) -> impl Iterator<Item = &[u8]> {
             let at = rest.windows(3).position(|three| three == [0, 0, 1]);
             let unit = at.map_or(rest, |at| &rest[..at]);
             rest = at.map_or(&[], |at| &rest[at + 3..]);
-            // What comes before the first start code is not a unit.
+            // Bytes before the first start code are not a unit.
             if std::mem::replace(&mut has_begun, true) && !unit.is_empty() {
                 return Some(unit);
             }
@@ -111,7 +111,7 @@ pub(crate) fn units(packet: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// A unit without the bytes that keep start codes out of it.
+/// A unit without its emulation prevention bytes.
 pub(crate) fn unescaped(unit: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(unit.len());
     let mut zeros = 0;
@@ -127,7 +127,7 @@ pub(crate) fn unescaped(unit: &[u8]) -> Vec<u8> {
     out
 }
 
-/// `hev1.1.6.L93.b0`, as ISO/IEC 14496-15 has it.
+/// `hev1.1.6.L93.b0`, as in ISO/IEC 14496-15.
 fn h265_text(unit: &[u8]) -> Option<String> {
     // Two bytes of the unit, one of the set, then profile, compatibility, constraints and level.
     let [first, compatible @ ..] = *unit.get(3..8)?.first_chunk::<5>()?;
@@ -144,7 +144,7 @@ fn h265_text(unit: &[u8]) -> Option<String> {
     Some(text)
 }
 
-/// The profile of a VP9 key frame; `None` where it is none.
+/// The profile of a VP9 key frame; `None` where it is not one.
 fn vp9_profile(packet: &[u8]) -> Option<u8> {
     let first = *packet.first()?;
     let bit = |at: u8| (first >> (7 - at)) & 1;
@@ -152,7 +152,7 @@ fn vp9_profile(packet: &[u8]) -> Option<u8> {
         return None;
     }
     let profile = bit(2) | (bit(3) << 1);
-    // Profile three has a bit of its own before what all have.
+    // Profile three has an extra bit before the common ones.
     let by = u8::from(profile == 3);
     let (shows_another, is_not_key) = (bit(4 + by), bit(5 + by));
     (shows_another == 0 && is_not_key == 0).then_some(profile)
@@ -178,7 +178,7 @@ fn av1_sequence(packet: &[u8]) -> Option<&[u8]> {
     None
 }
 
-/// A number in groups of seven bits, and how many bytes it takes.
+/// A LEB128 number, and its length in bytes.
 fn leb128(bytes: &[u8]) -> Option<(usize, usize)> {
     let mut value = 0_usize;
     for (at, byte) in bytes.iter().take(5).enumerate() {

@@ -1,36 +1,35 @@
-//! What the sequence parameter set of H.264 and H.265 says about the pictures of a video.
+//! The image properties in the sequence parameter set of H.264 and H.265.
 
 use crate::VideoCodec;
 use crate::video::{unescaped, units};
 
-/// The pictures of a video, as its sequence parameter set has them.
+/// The image properties of a video, from its sequence parameter set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VideoShape {
-    /// Pixels of a row that are shown.
+    /// The visible width in pixels.
     pub width: usize,
-    /// Rows that are shown.
+    /// The visible height in pixels.
     pub height: usize,
-    /// How colours are sampled: 0 grey, 1 4:2:0, 2 4:2:2, 3 4:4:4.
+    /// Chroma subsampling: 0 grey, 1 4:2:0, 2 4:2:2, 3 4:4:4.
     pub chroma_format: u8,
-    /// Bits of a pixel's brightness.
+    /// Bits of luma.
     pub luma_bits: u8,
-    /// Bits of a pixel's colours.
+    /// Bits of chroma.
     pub chroma_bits: u8,
 }
 
 impl VideoCodec {
-    /// The units of a packet in Annex B, as H.264 and H.265 have them, without their start codes; none of them is empty.
+    /// The NAL units of an H.264 or H.265 packet in Annex B, without their start codes; none of them is empty.
     pub fn units(packet: &[u8]) -> impl Iterator<Item = &[u8]> {
         units(packet)
     }
 
-    /// A unit without the bytes that keep start codes out of it.
+    /// A unit without its emulation prevention bytes.
     pub fn unescaped(unit: &[u8]) -> Vec<u8> {
         unescaped(unit)
     }
 
-    /// The shape of the pictures, by a packet that a decoder can start with; `None` for other packets, and other codecs
-    /// than H.264 and H.265.
+    /// The image properties, from a keyframe; `None` for other packets, and for codecs other than H.264 and H.265.
     pub fn shape(self, packet: &[u8]) -> Option<VideoShape> {
         let set = self.parameters(packet)?;
         let shape = match self {
@@ -48,7 +47,7 @@ fn h264(set: &[u8]) -> Option<VideoShape> {
     let mut bits = Bits::after(set, 4)?;
     bits.number()?;
     let (mut chroma_format, mut luma_bits, mut chroma_bits) = (1, 8, 8);
-    // The profiles that say how colours are sampled.
+    // The profiles that have chroma subsampling.
     if [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135].contains(&profile) {
         chroma_format = u8::try_from(bits.number()?)
             .ok()
@@ -142,7 +141,7 @@ fn h265(set: &[u8]) -> Option<VideoShape> {
     })
 }
 
-/// A depth that is told as what it has more than eight bits.
+/// A bit depth, which is coded as the bits beyond eight.
 fn depth(more: u32) -> Option<u8> {
     u8::try_from(more)
         .ok()
@@ -150,7 +149,7 @@ fn depth(more: u32) -> Option<u8> {
         .map(|more| more + 8)
 }
 
-/// What is left of a side when both its ends are cut, in units of so many pixels.
+/// The size of a side after cropping both ends, in units of this many pixels.
 fn cropped(size: u32, unit: u32, one: u32, other: u32) -> Option<usize> {
     let cut = one.checked_add(other)?.checked_mul(unit)?;
     Some(size.checked_sub(cut)? as usize)
@@ -200,7 +199,7 @@ impl<'a> Bits<'a> {
         Some(())
     }
 
-    /// A number in the code of Golomb: as many zeros as there are bits after the first one.
+    /// An Exp-Golomb number: as many leading zeros as there are bits after the first one.
     fn number(&mut self) -> Option<u32> {
         let mut zeros = 0;
         while !self.bit()? {
@@ -216,7 +215,7 @@ impl<'a> Bits<'a> {
         u32::try_from(value - 1).ok()
     }
 
-    /// What is cut off at the left, the right, the top and the bottom, where it is told.
+    /// The cropping at the left, the right, the top and the bottom, where it is coded.
     fn crop(&mut self) -> Option<[u32; 4]> {
         if !self.bit()? {
             return Some([0; 4]);

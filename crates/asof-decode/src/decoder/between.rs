@@ -1,4 +1,4 @@
-//! What lies between two messages.
+//! Interpolation between two messages.
 
 use asof_core::Stamp;
 
@@ -6,12 +6,12 @@ use super::Decoder;
 use crate::PayloadError;
 use crate::columns::Columns;
 
-/// The last two messages that were looked between, decoded: many rows lie between the same two, and the second of them
-/// is the first of the next two.
+/// The last two interpolated messages, decoded: many rows are between the same two, and the second of them is the
+/// first of the next two.
 #[derive(Debug, Default)]
 pub(super) struct Neighbours {
     known: [Option<Neighbour>; 2],
-    /// The row that lies between them.
+    /// The interpolated row.
     between: Columns,
     #[cfg(test)]
     decoded: usize,
@@ -25,12 +25,12 @@ struct Neighbour {
 }
 
 impl Decoder {
-    /// Writes what a message would have said between two others, as a JSON object: `part` of the way from
-    /// the first to the second. Floats are taken linearly, rotations along the arc, stamps to the nanosecond;
-    /// all else is as in the first. `false`, and nothing is written, where there is nothing between them:
-    /// their lists have other lengths, or it is a picture, a cloud, a map, a text.
+    /// Writes a message that is interpolated between two others, as a JSON object: `part` of the way from the first to
+    /// the second. Floats are interpolated linearly, rotations along the arc, stamps to the nanosecond; everything
+    /// else is as in the first. Returns `false`, and writes nothing, where they cannot be interpolated: their lists
+    /// have different lengths, or the type is an image, a cloud, a map or a text.
     ///
-    /// Two messages are decoded once, however often it is asked what lies between them.
+    /// Two messages are decoded once, however often they are interpolated.
     ///
     /// # Errors
     /// When a payload cannot be decoded; nothing is written then.
@@ -48,12 +48,12 @@ impl Decoder {
         Ok(has_row)
     }
 
-    /// Decodes what a message would have said between two others into a row, as
-    /// [`write_json_between`](Self::write_json_between) writes it. `false`, and there is no row, where there is nothing
-    /// between them.
+    /// Decodes a message that is interpolated between two others into a row, as
+    /// [`write_json_between`](Self::write_json_between) writes it. Returns `false`, and adds no row, where they cannot
+    /// be interpolated.
     ///
     /// # Errors
-    /// When a payload cannot be decoded; there is no row then.
+    /// When a payload cannot be decoded; no row is added then.
     pub fn append_between(
         &mut self,
         (log_time, publish_time): (Stamp, Stamp),
@@ -69,7 +69,7 @@ impl Decoder {
         Ok(has_row)
     }
 
-    /// Makes the row between two messages; whether there is one.
+    /// Makes the row between two messages; returns whether there is one.
     fn look_between(
         &mut self,
         (before, after): (&[u8], &[u8]),
@@ -96,7 +96,7 @@ impl Decoder {
         Ok(is_alike)
     }
 
-    /// Where a message is kept decoded; it is decoded where it is not, in the place of one that is not `other`.
+    /// The slot of a decoded message; decodes it if needed, into a slot that does not hold `other`.
     fn neighbour(&mut self, payload: &[u8], other: &[u8]) -> Result<usize, PayloadError> {
         let is = |known: &Option<Neighbour>, payload: &[u8]| {
             known.as_ref().is_some_and(|known| known.payload == payload)

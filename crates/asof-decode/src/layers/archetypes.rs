@@ -1,21 +1,21 @@
-//! One vocabulary for what messages mean, from any sender.
+//! Archetypes: one vocabulary for the meaning of messages, whatever their origin.
 //!
-//! Each archetype lists the types that are one, and its columns: for each, the paths at which one or the
-//! other flavour keeps it. No payload is parsed here; a column is a view on what reflection decoded.
+//! Each archetype lists its types, and its columns with the path of each in every flavour. No payload is parsed here;
+//! a column is a view of what reflection decoded.
 
-/// What a message means.
+/// The meaning of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Archetype {
     /// Its name: `Imu`.
     pub name: &'static str,
-    /// The types that are one, as `package/Type`.
+    /// The types with this meaning, as `package/Type`.
     pub types: &'static [&'static str],
-    /// A list in the message of which each element is a row of its own.
+    /// A list in the message of which each element is a row.
     pub(crate) each: Option<&'static str>,
     pub(crate) columns: &'static [Column],
 }
 
-/// A column of an archetype, and where it may come from.
+/// A column of an archetype, and its possible paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Column {
     pub name: &'static str,
@@ -23,10 +23,10 @@ pub(crate) struct Column {
     pub view: View,
 }
 
-/// How a column is seen.
+/// How a column is presented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum View {
-    /// As it is.
+    /// Unchanged.
     Same,
     /// `{x, y, z}` or more as a list of fixed size.
     Vector,
@@ -35,12 +35,12 @@ pub(crate) enum View {
 }
 
 impl Archetype {
-    /// Every archetype that is known. A name may come twice, for messages of one and messages of many.
+    /// Every archetype. A name may occur twice, for messages of one and messages of many.
     pub const fn all() -> &'static [Archetype] {
         ALL
     }
 
-    /// The archetype of a type, whichever way its name is written: `sensor_msgs/msg/Imu`, `sensor_msgs/Imu`,
+    /// The archetype of a type, in any spelling of its name: `sensor_msgs/msg/Imu`, `sensor_msgs/Imu`,
     /// `sensor_msgs::msg::dds_::Imu_`.
     pub fn of(type_name: &str) -> Option<&'static Archetype> {
         let name = plain_name(type_name);
@@ -53,15 +53,14 @@ impl Archetype {
         self.each
     }
 
-    /// Where one of its columns may be found, in the words of ROS and of Foxglove: the first path that leads
-    /// anywhere counts. Empty for a column that it does not have. Where there is a [`list`](Self::list), paths
-    /// start at its elements.
+    /// The possible paths of one of its columns, in ROS and Foxglove types: the first that exists counts. Empty for a
+    /// column that it does not have. Where there is a [`list`](Self::list), paths start at its elements.
     pub fn paths_of(&self, column: &str) -> &'static [&'static str] {
         let known = self.columns.iter().find(|known| known.name == column);
         known.map_or(&[], |known| known.paths)
     }
 
-    /// The paths of everything that is seen as a vector, whichever flavour has it.
+    /// The paths of all columns that are presented as vectors, in every flavour.
     pub(crate) fn vectors(&self) -> Vec<String> {
         let columns = self.columns.iter();
         let paths = columns
@@ -115,7 +114,7 @@ const fn archetype(
     }
 }
 
-/// One number that a sensor measures, with its variance: the type, and the field that has it.
+/// One number that a sensor measures, with its variance: the type, and its field.
 macro_rules! measured {
     ($name:literal, $type_name:literal, $field:literal) => {
         archetype(
@@ -199,7 +198,7 @@ const MARKER: &[Column] = &[
     ),
 ];
 
-/// Every archetype that is known.
+/// Every archetype.
 pub(crate) const ALL: &[Archetype] = &[
     rows_of(
         "transforms",
@@ -689,7 +688,7 @@ pub(crate) const ALL: &[Archetype] = &[
     ),
 ];
 
-/// Whether something can lie between two messages of a type: not between two pictures, scans or texts.
+/// Whether two messages of a type can be interpolated: not images, scans or texts.
 pub(crate) fn has_between(type_name: &str) -> bool {
     const WITHOUT: [&str; 20] = [
         "Image",

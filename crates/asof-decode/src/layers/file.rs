@@ -1,4 +1,4 @@
-//! What a source says about itself, as tables.
+//! Tables of a source's own records.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use bytes::Bytes;
 
 use super::{FileLayer, FileTable};
 
-/// What lies beside the messages of a source: the contents of what its summary lists.
+/// The contents of a source's attachments and metadata, which its summary lists.
 ///
-/// `()` is it for sources that have nothing there: their tables have no contents.
+/// `()` is for sources without any: their tables have no contents.
 pub trait Beside {
     /// The contents of an attachment.
     ///
@@ -22,7 +22,7 @@ pub trait Beside {
     /// When they cannot be read.
     fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError>;
 
-    /// The contents of a named set of text.
+    /// The contents of a metadata record.
     ///
     /// # Errors
     /// When they cannot be read.
@@ -42,13 +42,13 @@ impl Beside for () {
 fn no_contents(name: &str) -> SourceError {
     SourceError::Unreadable {
         place: name.to_owned(),
-        reason: "its source gives no contents".to_owned(),
+        reason: "its source does not provide contents".to_owned(),
     }
 }
 
 type Columns = Vec<(&'static str, ArrayRef)>;
 
-/// A file layer of this crate, whose table is small.
+/// A file layer of this crate, with a small table.
 struct Known {
     name: &'static str,
     columns: fn(&Summary, &dyn Beside) -> Columns,
@@ -79,7 +79,7 @@ pub(super) fn all() -> Vec<Arc<dyn FileLayer>> {
 }
 
 fn batch(layer: &str, columns: Columns) -> Result<RecordBatch, SourceError> {
-    // Whether a column may have nulls must not depend on whether it has any: a table's batches are of one schema.
+    // Whether a column is nullable must not depend on its values: all batches of a table have one schema.
     let columns = columns.into_iter().map(|(name, array)| (name, array, true));
     RecordBatch::try_from_iter_with_nullable(columns).map_err(|error| SourceError::Unreadable {
         place: layer.to_owned(),
@@ -153,7 +153,7 @@ fn channels(summary: &Summary) -> Columns {
     ]
 }
 
-/// One row for each set of text; what cannot be read has its reason in its place.
+/// One row for each metadata record; one that cannot be read has the reason instead.
 fn metadata(summary: &Summary, beside: &dyn Beside) -> Columns {
     let all = &summary.metadata;
     let mut entries = MapBuilder::new(None, StringBuilder::new(), StringBuilder::new());
@@ -164,7 +164,7 @@ fn metadata(summary: &Summary, beside: &dyn Beside) -> Columns {
             entries.keys().append_value(key);
             entries.values().append_value(value);
         }
-        // Keys and values come in pairs, so there is nothing that it could refuse.
+        // Keys and values come in pairs, so this cannot fail.
         let _ = entries.append(contents.is_ok());
         errors.append_option(contents.err().map(|error| error.to_string()));
     }
@@ -175,13 +175,13 @@ fn metadata(summary: &Summary, beside: &dyn Beside) -> Columns {
     ]
 }
 
-/// What attachments of one batch may hold; a larger one is alone in its batch.
+/// The most bytes of attachments in one batch; a larger one has its own batch.
 const ATTACHED_BYTES: u64 = 1 << 20;
-/// A larger attachment comes without its contents: a value of a table has to be in memory as a whole, several
-/// times over while it is encoded.
+/// A larger attachment has no contents: a value of a table has to be in memory as a whole, several times over while it
+/// is encoded.
 const LARGEST_ATTACHMENT: u64 = 64 << 20;
 
-/// One row for each attachment, its contents as `data`. Only those of one batch are in memory.
+/// One row for each attachment, with its contents as `data`. Only those of one batch are in memory.
 struct Attachments;
 
 impl FileLayer for Attachments {
@@ -213,7 +213,7 @@ fn attachments(entries: &[AttachmentEntry], beside: &dyn Beside) -> Columns {
     for entry in all() {
         let contents = if entry.size > LARGEST_ATTACHMENT {
             Err(format!(
-                "{} has {} bytes, which is too large for a table: at most {LARGEST_ATTACHMENT} are put there",
+                "{} has {} bytes, more than the limit of {LARGEST_ATTACHMENT} for a table",
                 entry.name, entry.size
             ))
         } else {

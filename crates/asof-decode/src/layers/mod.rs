@@ -1,8 +1,7 @@
-//! Layers: who makes what of a channel.
+//! Layers: they decide which table a channel becomes.
 //!
-//! A *message layer* claims channels; of several, the first in order wins. A *file layer* looks at a source
-//! as a whole, once. [`Layers`] is the set of them, and [`Layers::plan`] says which layer has which channel
-//! and why.
+//! A *message layer* claims channels; of several, the first in order wins. A *file layer* makes a table of a source as
+//! a whole. [`Layers`] is the set of layers, and [`Layers::plan`] returns which layer takes which channel, and why.
 
 pub(crate) mod archetypes;
 mod file;
@@ -20,21 +19,21 @@ use crate::{Decoder, PayloadError, Projection, Timed};
 pub use archetypes::Archetype;
 pub use file::Beside;
 
-/// Rows of one channel in the making.
+/// Builds the rows of one channel.
 pub trait Table: Send {
-    /// What the rows are made of.
+    /// The schema of the rows.
     fn schema(&self) -> SchemaRef;
 
-    /// Adds a run of messages. Each that cannot be decoded is left out and reported, by its place in the run.
+    /// Adds a run of messages. Messages that cannot be decoded are skipped and reported, by their position in the run.
     fn append(&mut self, run: &[Timed<'_>], failed: &mut dyn FnMut(usize, PayloadError));
 
     /// Messages that were added and not yet taken.
     fn rows(&self) -> usize;
 
-    /// What those hold and keep alive, in bytes.
+    /// The memory that those hold and keep alive, in bytes.
     fn bytes(&self) -> usize;
 
-    /// Makes room for `more` messages, if they are like those that there are; no more than a hint.
+    /// Reserves memory for `more` messages like the existing ones; only a hint.
     fn reserve(&mut self, more: usize) {
         let _ = more;
     }
@@ -42,7 +41,7 @@ pub trait Table: Send {
     /// Takes the rows as a batch; `None` where there are none.
     ///
     /// # Errors
-    /// When Arrow refuses them, which is a defect of the layer.
+    /// When Arrow refuses them, which is a bug in the layer.
     fn take(&mut self) -> Result<Option<RecordBatch>, ArrowError>;
 }
 
@@ -72,40 +71,40 @@ impl Table for Decoder {
     }
 }
 
-/// What a layer answers when it is offered a channel.
+/// A layer's answer to a channel.
 pub enum Claim {
-    /// It takes it.
+    /// It takes the channel.
     Takes {
         /// Why, in a few words.
         reason: String,
         /// The table for its messages.
         table: Box<dyn Table>,
     },
-    /// It leaves it to the next, for this reason.
+    /// It leaves the channel to the next layer, for this reason.
     Declines(String),
 }
 
 /// Makes tables of channels.
 pub trait MessageLayer: Send + Sync {
-    /// The name by which it is switched on and off.
+    /// The name for enabling and disabling it.
     fn name(&self) -> &str;
 
-    /// Takes a channel or leaves it to the next layer. `samples` are some of its payloads, if any are at
-    /// hand; only those who have no schema need them.
+    /// Takes a channel or leaves it to the next layer. `samples` are some of its payloads, if available; only channels
+    /// without a schema need them.
     fn claim(&self, channel: &Channel, projection: &Projection, samples: &[&[u8]]) -> Claim;
 }
 
 /// Makes a table of a source as a whole.
 pub trait FileLayer: Send + Sync {
-    /// The name by which it is switched on and off.
+    /// The name for enabling and disabling it.
     fn name(&self) -> &str;
 
-    /// The table, batch by batch; none where there is nothing to tell.
+    /// The table, batch by batch; empty where there is nothing to report.
     fn table<'a>(&'a self, source: &'a dyn Source, beside: &'a dyn Beside) -> FileTable<'a>;
 }
 
-/// The batches of a file layer's table, all of one schema. They are made as they are asked for: what lies
-/// beside the messages can be larger than memory.
+/// The batches of a file layer's table, all of one schema. They are made on demand: attachments can be larger than
+/// memory.
 pub type FileTable<'a> = Box<dyn Iterator<Item = Result<RecordBatch, SourceError>> + 'a>;
 
 /// Reflection: the columns are the message's own fields.
@@ -120,7 +119,7 @@ impl MessageLayer for Reflection {
         match Decoder::new(channel, projection, samples) {
             Ok(decoder) => Claim::Takes {
                 reason: match &channel.schema {
-                    Some(schema) => format!("its {} schema can be read", schema.encoding),
+                    Some(schema) => format!("it has a valid {} schema", schema.encoding),
                     None => format!("{} needs no schema", channel.message_encoding),
                 },
                 table: Box::new(decoder),
@@ -153,7 +152,7 @@ impl Default for Layers {
 }
 
 impl Layers {
-    /// Semantic, reflection, raw; and what files say about themselves.
+    /// Semantic, reflection, raw; and the file layers.
     pub fn standard() -> Self {
         Layers {
             messages: vec![
@@ -172,7 +171,7 @@ impl Layers {
         self
     }
 
-    /// Puts a layer behind all others.
+    /// Puts a layer after all others.
     #[must_use]
     pub fn with_last(mut self, layer: Arc<dyn MessageLayer>) -> Self {
         self.messages.push(layer);
@@ -186,7 +185,7 @@ impl Layers {
         self
     }
 
-    /// Switches a layer off by its name.
+    /// Disables a layer by its name.
     #[must_use]
     pub fn without(mut self, name: &str) -> Self {
         self.messages.retain(|layer| layer.name() != name);
@@ -194,7 +193,7 @@ impl Layers {
         self
     }
 
-    /// Keeps one layer alone.
+    /// Keeps only one layer.
     #[must_use]
     pub fn only(mut self, name: &str) -> Self {
         self.messages.retain(|layer| layer.name() == name);
@@ -202,7 +201,7 @@ impl Layers {
         self
     }
 
-    /// Puts the message layers in this order; those that are not named come behind, as they were.
+    /// Puts the message layers in this order; those that are not named come after, in their old order.
     #[must_use]
     pub fn in_order(mut self, names: &[&str]) -> Self {
         let place = |layer: &Arc<dyn MessageLayer>| {
@@ -236,7 +235,7 @@ impl Layers {
         let mut assignment = Assignment {
             channel: Arc::clone(channel),
             layer: None,
-            reason: "no layer wants it".to_owned(),
+            reason: "no layer takes it".to_owned(),
             declined: Vec::new(),
         };
         for layer in &self.messages {
@@ -259,8 +258,8 @@ impl Layers {
         self.files.iter().map(|layer| layer.name()).collect()
     }
 
-    /// Runs the file layers, one after the other; each batch of a table comes with its layer's name. A layer
-    /// that has nothing to tell has none.
+    /// Runs the file layers, one after the other; each batch of a table comes with its layer's name. A layer with
+    /// nothing to report has no batches.
     pub fn file_tables<'a>(
         &'a self,
         source: &'a dyn Source,
@@ -273,15 +272,15 @@ impl Layers {
     }
 }
 
-/// Who has a channel, and why.
+/// A channel's layer, and why it has it.
 #[derive(Debug, Clone)]
 pub struct Assignment {
     /// The channel.
     pub channel: Arc<Channel>,
-    /// The layer that took it; `None` where nobody did.
+    /// The layer that took it; `None` where none did.
     pub layer: Option<Arc<str>>,
-    /// Why it did.
+    /// Its reason.
     pub reason: String,
-    /// The layers before it that were asked, and why they declined.
+    /// The layers before it, and why they declined.
     pub declined: Vec<(Arc<str>, String)>,
 }

@@ -1,4 +1,4 @@
-//! Bytes with times, for channels that nobody understands.
+//! Bytes with times, for channels that no other layer takes.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl MessageLayer for Raw {
         ];
         let metadata = channel_metadata(channel, "raw").into_iter().collect();
         Claim::Takes {
-            reason: "it takes what nobody else does".to_owned(),
+            reason: "no other layer takes it".to_owned(),
             table: Box::new(RawTable {
                 schema: Arc::new(Schema::new(fields).with_metadata(metadata)),
                 log_times: Vec::new(),

@@ -1,4 +1,4 @@
-//! Archetypes as views on reflected columns.
+//! Archetypes as views of reflected columns.
 
 use std::sync::Arc;
 
@@ -34,13 +34,11 @@ impl MessageLayer for Semantic {
         let Some(archetype) = Archetype::of(channel.type_name()) else {
             return Claim::Declines(match channel.type_name() {
                 "" => "it has no type".to_owned(),
-                name => format!("'{name}' has no meaning that is known"),
+                name => format!("'{name}' has no archetype"),
             });
         };
         if *projection != Projection::All {
-            return Claim::Declines(
-                "fields were chosen, and those are the message's own".to_owned(),
-            );
+            return Claim::Declines("the selected fields are the message's own".to_owned());
         }
         let vectors = archetype.vectors();
         let decoder = match Decoder::with_vectors(channel, projection, &vectors, samples) {
@@ -66,7 +64,7 @@ struct SemanticTable {
     columns: Vec<(Path, View)>,
 }
 
-/// A way through the fields of structs: places, and whether a list is crossed behind the place.
+/// A path through the fields of structs: indexes, and whether a list is crossed after each.
 #[derive(Debug, Clone)]
 struct Path(Vec<(usize, bool)>);
 
@@ -189,7 +187,7 @@ impl Table for SemanticTable {
     }
 }
 
-/// The first of a column's paths that leads anywhere.
+/// The first of a column's paths that exists.
 fn find(fields: &Fields, column: &Column) -> Option<(Path, Field)> {
     column.paths.iter().find_map(|path| resolve(fields, path))
 }
@@ -228,7 +226,7 @@ fn resolve(fields: &Fields, path: &str) -> Option<(Path, Field)> {
     found.map(|field| (Path(places), (*field).clone()))
 }
 
-/// The Arrow field of a column; `None` where the reflected field cannot be seen so.
+/// The Arrow field of a column; `None` where the reflected field cannot be presented that way.
 fn seen_as(column: &Column, path: &Path, field: &Field) -> Option<Field> {
     let is_nullable = field.is_nullable() || path.0.len() > 1;
     let crosses = path.0.iter().any(|(_, crosses)| *crosses);
@@ -261,11 +259,11 @@ fn seen_as(column: &Column, path: &Path, field: &Field) -> Option<Field> {
     }
 }
 
-/// How many components a struct of numbers has, and of which type.
+/// The number and type of the components of a struct of numbers.
 fn vector_type(kind: &DataType) -> Option<(usize, DataType)> {
     let fields = match kind {
         DataType::Struct(fields) => fields,
-        // Decoded so already.
+        // Already decoded as an array.
         DataType::FixedSizeList(item, len) => {
             return Some((*len as usize, item.data_type().clone()));
         }
@@ -283,7 +281,7 @@ fn vector_type(kind: &DataType) -> Option<(usize, DataType)> {
     Some((fields.len(), kind))
 }
 
-/// Whether it can be a component. JSON without a schema says 1 where it means 1.0.
+/// Whether it can be a component. JSON without a schema has 1 where it means 1.0.
 fn is_number(kind: &DataType) -> bool {
     use DataType::{Float32, Float64, Int32, Int64, UInt32, UInt64};
     matches!(kind, Float32 | Float64 | Int32 | Int64 | UInt32 | UInt64)
@@ -332,7 +330,7 @@ fn seen(array: ArrayRef, view: View) -> Result<ArrayRef, ArrowError> {
     }
 }
 
-/// The components of each vector side by side.
+/// The components of each vector, interleaved.
 fn vector(array: &StructArray) -> Result<ArrayRef, ArrowError> {
     let has_only = |kind: &DataType| array.columns().iter().all(|part| part.data_type() == kind);
     if has_only(&DataType::Float32) {
@@ -403,7 +401,7 @@ fn interleaved<T: ArrowPrimitiveType>(array: &StructArray) -> Result<ArrayRef, A
     )?))
 }
 
-/// A vector is there if it is, and each of its components.
+/// A vector is null if it or one of its components is.
 fn all_nulls(array: &StructArray) -> Option<NullBuffer> {
     let own = array.nulls().cloned();
     array.columns().iter().fold(own, |nulls, part| {
@@ -411,7 +409,7 @@ fn all_nulls(array: &StructArray) -> Option<NullBuffer> {
     })
 }
 
-/// Seconds and nanoseconds as one time; what is not a time is null.
+/// Seconds and nanoseconds as one timestamp; null where they are not a valid time.
 fn times(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     let times = stamps_of(&**array);
     let times =

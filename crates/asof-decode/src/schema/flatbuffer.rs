@@ -7,7 +7,7 @@ use crate::error::SchemaError;
 use crate::model::{Enumeration, Field, Kind, MessageType, Scalar, Struct};
 use crate::wire::flat_table::Table;
 
-/// The message types, and what [`MessageType`] does not say.
+/// The message types, and their FlatBuffers layout.
 pub(crate) struct FlatTypes {
     pub types: MessageType,
     /// For each struct of the types.
@@ -15,12 +15,12 @@ pub(crate) struct FlatTypes {
 }
 
 pub(crate) struct Object {
-    /// A struct lies where it is used; a table is pointed to.
+    /// Whether it is a struct, stored in place; a table is stored by offset.
     pub is_inline: bool,
     pub size: usize,
-    /// For each field: its slot in a table, or its place in a struct.
+    /// For each field: its slot in a table, or its offset in a struct.
     pub places: Vec<usize>,
-    /// For each field: what a table that leaves it out means.
+    /// For each field: its value where a table omits it.
     pub defaults: Vec<u64>,
     /// For each field that is a union: the slot of its type, and the struct of each type.
     pub unions: HashMap<usize, (usize, Vec<(u8, usize)>)>,
@@ -35,9 +35,9 @@ pub(crate) fn parse(name: &str, data: &[u8]) -> Result<FlatTypes, SchemaError> {
         reason: reason.to_owned(),
     };
     if data.get(4..8) != Some(b"BFBS") {
-        return Err(unreadable("it is not a binary schema (.bfbs)"));
+        return Err(unreadable("not a binary schema (.bfbs)"));
     }
-    let schema = Table::root(data).ok_or_else(|| unreadable("it is cut or damaged"))?;
+    let schema = Table::root(data).ok_or_else(|| unreadable("it is truncated or damaged"))?;
     let objects = schema.tables(0);
     let enums = schema.tables(1);
     if objects.len() > OBJECTS_AT_MOST {
@@ -118,7 +118,7 @@ impl Reader<'_> {
         let name = object.text(0).unwrap_or_default().to_owned();
         let is_inline = object.u8(2) != 0;
         let mut fields = object.tables(1);
-        // They are stored by name; their numbers are the order of their declaration.
+        // They are sorted by name; their numbers are in the order of declaration.
         fields.sort_by_key(|field| field.u16(2));
         let mut declared = Struct {
             name,
@@ -178,10 +178,10 @@ impl Reader<'_> {
                 if matches!(element, VECTOR | ARRAY) {
                     return Err(SchemaError::Unreadable {
                         language: LANGUAGE,
-                        reason: "a vector of vectors, which cannot be".to_owned(),
+                        reason: "a vector of vectors is not possible in FlatBuffers".to_owned(),
                     });
                 }
-                // A vector of bytes that no enum names is bytes.
+                // A vector of bytes without an enum is a blob.
                 if element == 4 && index < 0 {
                     return Ok(if base == VECTOR {
                         Kind::Blob
@@ -199,7 +199,7 @@ impl Reader<'_> {
             _ => {
                 let scalar = scalar_of(base).ok_or_else(|| SchemaError::Unreadable {
                     language: LANGUAGE,
-                    reason: format!("base type {base} is not known"),
+                    reason: format!("unknown base type {base}"),
                 })?;
                 let names = usize::try_from(index)
                     .ok()

@@ -1,10 +1,10 @@
-//! IDL in words and signs.
+//! A tokenizer for IDL.
 
 use std::fmt;
 
 use crate::error::SchemaError;
 
-/// A word, a number, a quoted text, or a sign.
+/// A word, a number, a quoted string, or a symbol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Token {
     Word(String),
@@ -32,8 +32,8 @@ const SIGNS: [&str; 22] = [
     "/", "|", "&", "~",
 ];
 
-/// Splits a text; comments and lines for the preprocessor are left out, and so are the lines that rosbag2
-/// puts between several files.
+/// Splits a text into tokens; comments, preprocessor lines and the lines that rosbag2 puts between several files are
+/// skipped.
 pub(super) fn tokens(text: &str, language: &'static str) -> Result<Tokens, SchemaError> {
     let mut tokens = Vec::new();
     let mut is_comment = false;
@@ -49,7 +49,7 @@ pub(super) fn tokens(text: &str, language: &'static str) -> Result<Tokens, Schem
         .map_err(|found| SchemaError::Syntax {
             language,
             line: index + 1,
-            reason: format!("'{found}' is not understood"),
+            reason: format!("unexpected '{found}'"),
         })?;
     }
     Ok(Tokens { tokens, at: 0 })
@@ -104,7 +104,7 @@ fn split_line(line: &str, is_comment: &mut bool, mut push: impl FnMut(Token)) ->
     }
 }
 
-/// The end of the quoted text that starts here; at the end of the line if it does not end before.
+/// The end of the quoted string that starts here; the end of the line if it is not closed.
 fn end_of_quote(text: &str, quote: char) -> usize {
     let mut is_escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -137,7 +137,7 @@ impl Tokens {
         token.map_or_else(|| "the end".to_owned(), |(_, token)| token.to_string())
     }
 
-    /// Whether the next token is this sign or word.
+    /// Whether the next token is this symbol or word.
     pub fn peek_is(&self, text: &str) -> bool {
         match self.tokens.get(self.at) {
             Some((_, Token::Sign(sign))) => *sign == text,
@@ -146,14 +146,14 @@ impl Tokens {
         }
     }
 
-    /// Takes the next token if it is this sign or word.
+    /// Takes the next token if it is this symbol or word.
     pub fn eat(&mut self, text: &str) -> bool {
         let is_it = self.peek_is(text);
         self.at += usize::from(is_it);
         is_it
     }
 
-    /// Everything up to one of these signs, with brackets within passed over, as text.
+    /// Everything up to one of these symbols, with nested brackets skipped, as text.
     pub fn text_until(&mut self, ends: &[&str]) -> String {
         let mut text = String::new();
         let mut depth = 0usize;

@@ -1,21 +1,21 @@
 //! JSON Schema.
 //!
-//! Everything is optional: JSON may leave out anything. What the schema leaves open, and what no single
-//! type can hold, stays JSON text.
+//! Everything is optional: JSON may omit anything. What the schema leaves open, and what no single type can hold,
+//! stays JSON text.
 
 use serde_json::Value;
 
 use crate::error::SchemaError;
 use crate::model::{Field, Kind, MessageType, Scalar, Struct};
 
-/// The field that takes what the schema does not know.
+/// The field for values that the schema does not have.
 pub(crate) const OTHER: &str = "_other";
 
-/// Structs within structs that are followed; below that a value stays text.
+/// The deepest nesting of structs; deeper values stay text.
 pub(super) const DEEPEST: usize = 24;
 pub(super) const FIELDS_AT_MOST: usize = 4096;
 
-/// Reads a schema.
+/// Parses a schema.
 pub(crate) fn parse(name: &str, data: &[u8]) -> Result<MessageType, SchemaError> {
     let unreadable = |reason: String| SchemaError::Unreadable {
         language: "jsonschema",
@@ -27,7 +27,7 @@ pub(crate) fn parse(name: &str, data: &[u8]) -> Result<MessageType, SchemaError>
         serde_json::from_slice(data).map_err(|error| unreadable(error.to_string()))?
     };
     if !document.is_object() {
-        return Err(unreadable("it is not a JSON object".to_owned()));
+        return Err(unreadable("not a JSON object".to_owned()));
     }
     let mut reader = Reader {
         document: &document,
@@ -66,7 +66,7 @@ impl<'a> Reader<'a> {
         place
     }
 
-    /// Follows references within the document, as far as is sensible.
+    /// Follows references within the document, up to a limit.
     fn resolve(&self, schema: &'a Value) -> &'a Value {
         let mut schema = schema;
         for _ in 0..16 {
@@ -132,8 +132,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Adds the field that takes what the schema does not know. A field of the message's own that has its name goes
-/// there too, whatever it holds.
+/// Adds the field for values that the schema does not have. A field of the message that has this name goes there too,
+/// whatever it holds.
 pub(super) fn with_other(mut types: MessageType) -> MessageType {
     let root = types.root;
     let fields = &mut types.structs[root].fields;

@@ -1,4 +1,4 @@
-//! Schema languages, each read into a [`MessageType`](crate::model::MessageType).
+//! Schema languages, each parsed into a [`MessageType`](crate::model::MessageType).
 
 pub(crate) mod flatbuffer;
 pub(crate) mod idl;

@@ -10,7 +10,7 @@ use prost_reflect::{DescriptorPool, EnumDescriptor, FieldDescriptor, MessageDesc
 use crate::error::SchemaError;
 use crate::model::{Enumeration, Field, Kind, MessageType, Scalar, Struct};
 
-/// How a protobuf field lies on the wire.
+/// The wire format of a protobuf field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WireKind {
     Bool,
@@ -25,7 +25,7 @@ pub(crate) enum WireKind {
     Group,
 }
 
-/// The message types, and what [`MessageType`] does not say: the wire kind of each field of each struct.
+/// The message types, and the wire kind of each field of each struct.
 pub(crate) struct ProtoTypes {
     pub types: MessageType,
     pub wires: Vec<Vec<WireKind>>,
@@ -40,14 +40,14 @@ pub(crate) fn parse(name: &str, data: &[u8]) -> Result<ProtoTypes, SchemaError> 
         .unwrap_or_else(|_| Err(unreadable("it is damaged".to_owned())))
 }
 
-/// Refuses what is neither proto2 nor proto3: prost-reflect panics while it describes that error.
+/// Refuses anything but proto2 and proto3: prost-reflect panics while it formats that error.
 fn check_syntax(data: &[u8]) -> Result<(), SchemaError> {
     let set = FileDescriptorSet::decode(data).map_err(|error| unreadable(error.to_string()))?;
     let is_known = |syntax| matches!(syntax, None | Some("proto2" | "proto3"));
     let mut files = set.file.iter();
     match files.find(|file| !is_known(file.syntax.as_deref())) {
         Some(file) => Err(unreadable(format!(
-            "its file '{}' has the syntax '{}'; proto2 and proto3 can be read",
+            "its file '{}' has the syntax '{}'; only proto2 and proto3 are supported",
             file.name(),
             file.syntax()
         ))),
@@ -95,7 +95,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Reads a message and everything that it reaches; a queue, so that no schema is too deep.
+    /// Reads a message and every type that it refers to; with a queue, so that no schema is too deep.
     fn message(&mut self, message: &MessageDescriptor) -> usize {
         let root = self.place(message);
         while let Some((place, message)) = self.pending.pop() {
@@ -122,7 +122,7 @@ impl Reader {
     fn fill(&mut self, place: usize, message: &MessageDescriptor) {
         let mut fields = Vec::new();
         let mut wires = Vec::new();
-        // The order in which the schema declares them.
+        // In the order of declaration.
         for declared in &message.descriptor_proto().field {
             let Some(field) = message.get_field_by_name(declared.name()) else {
                 continue;

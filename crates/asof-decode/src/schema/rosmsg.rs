@@ -7,7 +7,7 @@ use asof_ros::msg::{self, Count, FieldType, Line, Section, constant_value, packa
 use crate::error::SchemaError;
 use crate::model::{Constant, Field, Kind, MessageType, Scalar, Struct};
 
-/// The two dialects, which differ in what `byte`, `time` and a bare `Header` are.
+/// The two dialects, which differ in `byte`, `time` and a bare `Header`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Ros1,
@@ -23,7 +23,7 @@ impl Dialect {
     }
 }
 
-/// Types that some writers leave out, since every robot has them.
+/// Types that some writers omit, since every robot has them.
 const WELL_KNOWN_ROS1: &str = "MSG: std_msgs/Header\nuint32 seq\ntime stamp\nstring frame_id\n";
 const WELL_KNOWN_ROS2: &str = "MSG: builtin_interfaces/Time\nint32 sec\nuint32 nanosec\n===\n\
     MSG: builtin_interfaces/Duration\nint32 sec\nuint32 nanosec\n===\n\
@@ -31,7 +31,7 @@ const WELL_KNOWN_ROS2: &str = "MSG: builtin_interfaces/Time\nint32 sec\nuint32 n
     MSG: service_msgs/ServiceEventInfo\nuint8 event_type\nbuiltin_interfaces/Time stamp\nuint8[16] client_gid\n\
     int64 sequence_number\n";
 
-/// Reads the definition of `name`, with those that follow it.
+/// Parses the definition of `name`, with those that follow it.
 pub(crate) fn parse(name: &str, text: &str, dialect: Dialect) -> Result<MessageType, SchemaError> {
     let mut sections = split(name, text, dialect)?;
     split_service(&mut sections);
@@ -48,7 +48,7 @@ pub(crate) fn parse(name: &str, text: &str, dialect: Dialect) -> Result<MessageT
         places.entry(key).or_insert(place);
     }
     let mut types = MessageType::default();
-    // The two times of ROS 1, which have no definition of their own.
+    // The two time types of ROS 1, which are not defined in the text.
     let times = sections.len();
     for section in &sections {
         types
@@ -74,8 +74,8 @@ fn split<'a>(name: &str, text: &'a str, dialect: Dialect) -> Result<Vec<Section<
     })
 }
 
-/// The definition of a service has a request and a response, with a line `---` between them. Of its event,
-/// rosbag2 writes that definition and not the event's own, which is the same for every service.
+/// The definition of a service has a request and a response, separated by a line `---`. For its event, rosbag2 writes
+/// that definition and not the event's own, which is the same for every service.
 fn split_service(sections: &mut Vec<Section<'_>>) {
     let Some(root) = sections.first_mut() else {
         return;
@@ -166,7 +166,7 @@ fn parse_section(
     Ok(result)
 }
 
-/// What a field is, and its bound, by what one of its values is.
+/// The type of a field, and its bound, from the type of one of its values.
 fn kind_of(declared: FieldType<'_>, item: Kind) -> (Kind, Option<u64>) {
     let is_bytes = matches!(declared.base, "uint8" | "byte" | "char");
     match declared.count {
@@ -231,7 +231,7 @@ fn find(package: &str, name: &str, places: &HashMap<(&str, &str), usize>) -> Opt
     places.get(&(package, name)).copied().map(Kind::Struct)
 }
 
-/// The type of that name, where only one package has one.
+/// The type of that name, if only one package has one.
 fn only(name: &str, places: &HashMap<(&str, &str), usize>) -> Option<Kind> {
     let mut found = places.iter().filter(|((_, other), _)| *other == name);
     let (_, place) = found.next()?;

@@ -1,7 +1,7 @@
-//! What is in JSON for which there is no schema: the narrowest types that hold every message seen.
+//! Type inference for JSON without a schema: the narrowest types that hold every message seen.
 //!
-//! Whole numbers widen to floats, and to text where neither holds all of them exactly; a field that is sometimes one
-//! thing and sometimes another is JSON text. Fields are added as they are met, up to a bound.
+//! Integers widen to floats, and to text where neither holds all of them exactly; a field with values of different
+//! types is JSON text. Fields are added as they occur, up to a limit.
 
 use std::fmt;
 
@@ -12,13 +12,13 @@ use super::jsonschema::{DEEPEST, FIELDS_AT_MOST, with_other};
 use crate::model::{Field, Kind, MessageType, Scalar, Struct};
 use crate::print::print_text;
 
-/// What a value is, and what several values have in common.
+/// The type of a value, or the common type of several values.
 #[derive(Debug, Default)]
 pub(crate) enum Shape {
     #[default]
     Unknown,
     Bool,
-    /// Whole numbers, from the least to the greatest.
+    /// Integers, from the minimum to the maximum.
     Whole(i128, i128),
     Number,
     Text,
@@ -27,21 +27,21 @@ pub(crate) enum Shape {
     Any,
 }
 
-/// The fields of an object, in the order in which they were first met.
+/// The fields of an object, in the order of their first occurrence.
 #[derive(Debug, Default)]
 pub(crate) struct Object {
     fields: Vec<(String, Shape)>,
     places: FxHashMap<String, usize>,
 }
 
-/// Fields of all objects of a message together; what comes after them has no column of its own.
+/// The most fields of all objects of a message together; further ones have no column of their own.
 const NODES_AT_MOST: usize = 8192;
 /// An object within a message that has more different names than this is a dictionary: it stays text.
 const NAMES_AT_MOST: usize = 512;
-/// Whole numbers up to this size are floats without loss.
+/// Integers up to this size are floats without loss.
 const EXACT: i128 = 1 << 53;
 
-/// Looks at message after message.
+/// Infers types from message after message.
 #[derive(Debug, Default)]
 pub(crate) struct Inference {
     root: Shape,
@@ -49,14 +49,14 @@ pub(crate) struct Inference {
 }
 
 impl Inference {
-    /// Widens what is known so that it holds this message as well. What cannot be parsed says nothing.
+    /// Widens the types so that they hold this message as well. A message that cannot be parsed is ignored.
     pub fn add(&mut self, text: &[u8]) {
         let seed = Widen {
             shape: &mut self.root,
             nodes: &mut self.nodes,
             depth: 0,
         };
-        // Half of a broken message may have been taken in: types are then wider than they had to be.
+        // Half of a broken message may have been added: types are then wider than necessary.
         let _ = seed.deserialize(&mut serde_json::Deserializer::from_slice(text));
     }
 
@@ -69,7 +69,7 @@ impl Inference {
         with_other(types)
     }
 
-    /// Two small messages in JSON that together have the shape of all that were seen.
+    /// Two small messages in JSON that together have the types of all that were seen.
     pub fn witnesses(&self) -> [Vec<u8>; 2] {
         [false, true].map(|is_second| {
             let mut out = Vec::new();
@@ -118,7 +118,7 @@ impl Shape {
         }
     }
 
-    /// Writes a value of this shape; two of them show what one cannot.
+    /// Writes a value of this type; two of them show what one cannot.
     fn witness(&self, is_second: bool, out: &mut Vec<u8>) {
         match self {
             Shape::Unknown => out.extend_from_slice(b"null"),
@@ -172,7 +172,7 @@ fn place_object(name: &str, object: Object, types: &mut MessageType) -> usize {
     place
 }
 
-/// Reads a value and widens a shape by it, without making anything of the value.
+/// Reads a value and widens a type by it, without building the value.
 struct Widen<'a> {
     shape: &'a mut Shape,
     nodes: &'a mut usize,
@@ -233,7 +233,7 @@ impl<'de> Visitor<'de> for Widen<'_> {
             return Ok(());
         };
         loop {
-            // An array of what is anything cannot be widened any more.
+            // An array of any values cannot be widened further.
             if matches!(**item, Shape::Any) {
                 while seq.next_element::<IgnoredAny>()?.is_some() {}
                 return Ok(());
@@ -261,7 +261,7 @@ impl<'de> Visitor<'de> for Widen<'_> {
         };
         let mut guess = 0;
         while let Some(name) = map.next_key::<std::borrow::Cow<'_, str>>()? {
-            // Fields mostly come in the same order.
+            // Fields are usually in the same order.
             let known = object.fields.get(guess).is_some_and(|(at, _)| *at == name);
             let place = if known {
                 Some(guess)

@@ -1,4 +1,4 @@
-//! Rows of columns as serde sees them: as a tree of values. And a row that is not there, to try a struct on.
+//! Rows of columns as a serde deserializer; and a probe without a row, to check a struct against a schema.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::layout::{Group, Node, Shape};
 use crate::model::Scalar;
 use crate::print::number_at;
 
-/// Why a value does not fit, and the way to it.
+/// Why a value does not fit, and its path.
 #[derive(Debug)]
 pub(crate) struct Fault {
     /// From the innermost name to the outermost.
@@ -25,7 +25,7 @@ pub(crate) struct Fault {
     reason: String,
     /// Whether it is about types, which are the same for every message.
     is_of_types: bool,
-    /// Whether the reason says what is there.
+    /// Whether the reason includes what was found.
     is_complete: bool,
 }
 
@@ -92,27 +92,27 @@ impl de::Error for Fault {
     }
 
     fn invalid_type(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Fault::new(format!("{expected} is wanted"), true)
+        Fault::new(format!("{expected} is expected"), true)
     }
 
     fn invalid_length(len: usize, expected: &dyn Expected) -> Self {
         Fault::new(
-            format!("there are {len} elements, and {expected} is wanted"),
+            format!("there are {len} elements, expected {expected}"),
             true,
         )
     }
 
     fn unknown_field(field: &str, _: &'static [&'static str]) -> Self {
-        let reason = "the struct does not have it, and allows no others".to_owned();
+        let reason = "the struct does not have this field and denies unknown fields".to_owned();
         Fault::new(reason, true).within(field)
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Fault::new("the message does not have it".to_owned(), true).within(field)
+        Fault::new("the message does not have this field".to_owned(), true).within(field)
     }
 }
 
-/// Finds out what a struct reads from a message, without a message.
+/// Finds out which fields a struct reads, without a message.
 pub(crate) struct Probe {
     /// The names of the fields that are being read.
     open: RefCell<Vec<String>>,
@@ -171,7 +171,7 @@ enum At<'a> {
     Probe(&'a Probe),
 }
 
-/// Elements of an array that are tried.
+/// The most elements of an array that are probed.
 const TRIED: usize = 4096;
 
 impl<'a> NodeReader<'a> {
@@ -199,7 +199,7 @@ impl<'a> NodeReader<'a> {
         }
     }
 
-    /// What the schema has here.
+    /// The type in the schema.
     fn kind(&self) -> String {
         match self.shape() {
             None | Some(Shape::Struct(_)) => "a struct".to_owned(),
@@ -214,18 +214,18 @@ impl<'a> NodeReader<'a> {
         }
     }
 
-    /// Notes that the value is read.
+    /// Records that the value is read.
     fn mark(&self) {
         if let At::Probe(probe) = self.at {
             probe.mark();
         }
     }
 
-    /// Adds what is there to what went wrong here.
+    /// Adds what was found to the reason.
     fn told<T>(self, result: Result<T, Fault>) -> Result<T, Fault> {
         result.map_err(|mut fault| {
             if !fault.is_complete {
-                fault.reason = format!("it is {}, and {}", self.kind(), fault.reason);
+                fault.reason = format!("it is {}, but {}", self.kind(), fault.reason);
                 fault.is_complete = true;
             }
             fault
@@ -257,7 +257,7 @@ impl<'a> NodeReader<'a> {
                         let read = value.and_then(|value| value.deserialize_any(visitor));
                         read.map_err(|error| Fault::new(error.to_string(), false))
                     }
-                    // It may be anything, so nothing can be said.
+                    // It may be anything, so it cannot be checked.
                     At::Probe(_) => Err(Fault::new("any JSON".to_owned(), false)),
                 }
             }
@@ -328,7 +328,7 @@ impl<'a> NodeReader<'a> {
 
     fn fields<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         let Some((group, shown)) = self.group() else {
-            return Err(Fault::new("a struct is wanted".to_owned(), true));
+            return Err(Fault::new("a struct is expected".to_owned(), true));
         };
         let before = match self.at {
             At::Probe(probe) => probe.used.borrow().len(),
@@ -341,7 +341,7 @@ impl<'a> NodeReader<'a> {
             next: 0,
             open: None,
         })?;
-        // A struct of which nothing is read is wanted all the same.
+        // A struct of which no field is read is selected all the same.
         if let At::Probe(probe) = self.at
             && probe.used.borrow().len() == before
         {
@@ -362,7 +362,7 @@ impl<'a> NodeReader<'a> {
                 let len = *len as usize;
                 (item, row * len..(row + 1) * len)
             }
-            _ => return Err(Fault::new("a list is wanted".to_owned(), true)),
+            _ => return Err(Fault::new("a list is expected".to_owned(), true)),
         };
         self.mark();
         let is_list = matches!(self.shape(), Some(Shape::List(..)));
@@ -374,7 +374,7 @@ impl<'a> NodeReader<'a> {
             next: 0,
         };
         let value = visitor.visit_seq(&mut items);
-        // The length of a list is known with each message only.
+        // The length of a list is known only with each message.
         let value = value.map_err(|mut fault| {
             fault.is_of_types &= !(is_list && fault.path.is_empty());
             fault
@@ -383,7 +383,7 @@ impl<'a> NodeReader<'a> {
             return Ok(value);
         }
         let read = len - items.places.len();
-        let reason = format!("there are {len} elements, and {read} are wanted");
+        let reason = format!("there are {len} elements, but {read} are expected");
         Err(Fault::new(reason, !is_list))
     }
 }
@@ -399,7 +399,7 @@ impl<'de> Deserializer<'de> for NodeReader<'_> {
         if let (At::Probe(probe), Some(Shape::Scalar(Scalar::Float64, _))) = (self.at, self.shape())
             && !probe.is_loose
         {
-            let fault = Fault::new("f32 is wanted, which is narrower".to_owned(), true);
+            let fault = Fault::new("f32 is expected, which is narrower".to_owned(), true);
             return self.told(Err(fault));
         }
         self.deserialize_any(visitor)
@@ -417,7 +417,7 @@ impl<'de> Deserializer<'de> for NodeReader<'_> {
         visitor.visit_newtype_struct(self)
     }
 
-    /// Bytes are a list of numbers to those who want one, and so are the fields of a struct.
+    /// Bytes can be read as a list of numbers, and so can the fields of a struct.
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         if let Some(Shape::Blob(_) | Shape::FixedBlob(..)) = self.shape() {
             self.mark();
@@ -441,7 +441,7 @@ impl<'de> Deserializer<'de> for NodeReader<'_> {
         };
         let value = self.told(visitor.visit_seq(&mut fields))?;
         if fields.advance() {
-            let reason = "fewer fields are wanted".to_owned();
+            let reason = "fewer fields are expected".to_owned();
             return self.told(Err(Fault::new(reason, true)));
         }
         Ok(value)
@@ -509,7 +509,7 @@ struct Fields<'a> {
 }
 
 impl Fields<'_> {
-    /// Goes to the next field that is there; whether there is one.
+    /// Advances to the next present field; returns whether there is one.
     fn advance(&mut self) -> bool {
         while let Some(node) = self.group.fields.get(self.next) {
             let place = self.next;
@@ -674,11 +674,11 @@ impl<'de> MapAccess<'de> for Entries<'_> {
     }
 }
 
-/// For fields of bytes: `#[serde(deserialize_with = "asof_decode::bytes")]` takes them at once, where serde's own
-/// `Vec<u8>` would ask for one after the other. JSON may have base64 or a list of numbers.
+/// For fields of bytes: `#[serde(deserialize_with = "asof_decode::bytes")]` reads them at once, where serde's own
+/// `Vec<u8>` would read them one by one. JSON may have base64 or a list of numbers.
 ///
 /// # Errors
-/// When there are no bytes.
+/// When the value is not bytes.
 pub fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
     struct Bytes;
     impl<'de> Visitor<'de> for Bytes {
@@ -700,7 +700,7 @@ pub fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::E
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<u8>, A::Error> {
             let mut bytes = Vec::new();
-            // An occupancy grid's cells are signed.
+            // The cells of an occupancy grid are signed.
             while let Some(byte) = seq.next_element::<i16>()? {
                 bytes.push(byte as u8);
             }

@@ -1,4 +1,4 @@
-//! Why a message is not the struct that was asked for.
+//! Why a message cannot be decoded into a struct.
 
 use std::sync::Arc;
 
@@ -13,24 +13,24 @@ pub enum TypedError {
     /// The channel's schema cannot be used.
     #[error(transparent)]
     Schema(#[from] SchemaError),
-    /// The struct has a field that is not in the schema, or is of another type there.
+    /// The struct has a field that the schema does not have, or has with another type.
     #[error("field '{path}' of {type_name} on {topic} does not fit {wanted}: {reason}")]
     Misfit {
         /// The topic.
         topic: String,
-        /// The type in the words of the schema.
+        /// The type's name in the schema.
         type_name: String,
         /// The struct.
         wanted: &'static str,
         /// The field: `pose.position.x`.
         path: String,
-        /// What is there, and what was wanted.
+        /// What was found, and what was expected.
         reason: String,
     },
     /// The payload cannot be decoded.
     #[error(transparent)]
     Payload(#[from] PayloadError),
-    /// A value that its field cannot hold.
+    /// A value that does not fit its field.
     #[error("field '{path}': {reason}")]
     Value {
         /// The field.
@@ -38,7 +38,7 @@ pub enum TypedError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The source has none of the topics that were asked for.
+    /// The source has none of the requested topics.
     #[error("there is no topic {topics}")]
     NoSuchTopic {
         /// The topics.

@@ -1,4 +1,4 @@
-//! Messages as structs of Rust.
+//! Messages as Rust structs.
 
 mod de;
 mod error;
@@ -19,11 +19,12 @@ pub use error::TypedError;
 
 /// Decodes the messages of one channel into a struct with serde's `Deserialize`.
 ///
-/// The struct names the fields that it wants, as the schema names them; others are not decoded. It is held against the
-/// schema when the decoder is made, whatever the encoding: the error names the field that does not fit. Numbers may be
-/// wider than the schema's, arrays have its length, and a struct of numbers such as `{x, y, z}` may be read as an array.
+/// Name the fields that you want, as in the schema; others are not decoded. The struct is checked against the schema
+/// when the decoder is created, whatever the encoding: the error names the field that does not fit. Numbers may be
+/// wider than the schema's, arrays have its length, and a struct of numbers such as `{x, y, z}` may be read as an
+/// array.
 ///
-/// Only JSON and CBOR without a schema are not checked beforehand: there, each message is.
+/// Only JSON and CBOR without a schema cannot be checked in advance: there, each message is checked.
 ///
 /// ```
 /// use asof_core::{Channel, Schema};
@@ -65,17 +66,17 @@ pub struct TypedDecoder<T> {
 }
 
 enum How {
-    /// By the schema.
+    /// With a schema.
     Columns(Box<Decoder>),
-    /// JSON as it is; CBOR is made so first.
+    /// JSON as it is; CBOR is converted first.
     Text { is_cbor: bool },
 }
 
 impl<T: DeserializeOwned> TypedDecoder<T> {
-    /// A decoder for the messages of a channel.
+    /// Creates a decoder for the messages of a channel.
     ///
     /// # Errors
-    /// When the schema cannot be used, or the struct has a field that does not fit it.
+    /// When the schema cannot be used, or a field of the struct does not fit it.
     pub fn new(channel: &Channel) -> Result<Self, TypedError> {
         let of = PhantomData;
         if is_open(channel) {
@@ -84,7 +85,7 @@ impl<T: DeserializeOwned> TypedDecoder<T> {
             return Ok(TypedDecoder { how, of });
         }
         let whole = Decoder::new(channel, &Projection::All, &[])?;
-        // JSON has one type of number: what it is made for is decided by who reads it.
+        // JSON has one type of number: the reader decides what it is.
         let is_loose = matches!(channel.message_encoding.as_str(), "json" | "cbor");
         let probe = Probe::new(is_loose);
         let misfit = |fault: de::Fault| fault.of_type::<T>(channel);
@@ -94,7 +95,7 @@ impl<T: DeserializeOwned> TypedDecoder<T> {
             return Err(misfit(fault));
         }
         let decoder = match probe.projection() {
-            // What cannot be tried beforehand may need anything.
+            // A struct that cannot be probed may need any field.
             None => whole,
             Some(projection) => Decoder::new(channel, &projection, &[]).unwrap_or(whole),
         };
@@ -140,13 +141,13 @@ impl<T: DeserializeOwned> TypedDecoder<T> {
 pub struct StampedMessage<T> {
     /// When it was recorded.
     pub log_time: Stamp,
-    /// When it was sent, by its sender's clock.
+    /// When it was published, by the publisher's clock.
     pub publish_time: Stamp,
     /// The message.
     pub message: T,
 }
 
-/// The messages of a query as structs, one after the other, in order of log time.
+/// Iterates over the messages of a query as structs, in order of log time.
 ///
 /// Every channel of the query that the source lists is checked before the first message is read.
 ///
@@ -181,7 +182,7 @@ pub fn messages<T: DeserializeOwned>(
 }
 
 /// An iterator over decoded messages, made by [`messages`]. A message that cannot be decoded is an error in its place,
-/// and the next one follows.
+/// and the iteration continues.
 pub struct Messages<T> {
     batches: asof_core::Batches,
     decoders: ByChannel<Result<TypedDecoder<T>, TypedError>>,

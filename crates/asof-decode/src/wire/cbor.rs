@@ -3,10 +3,10 @@
 use crate::error::PayloadError;
 use crate::print::{print_blob, print_float64, print_text};
 
-/// Values within values that are followed.
+/// The deepest nesting of values.
 const MAX_DEPTH: usize = 64;
 
-/// The payload as JSON text: byte strings in base64, tags left aside, undefined as null.
+/// Converts the payload to JSON text: byte strings become base64, tags are ignored, undefined is null.
 pub(crate) fn to_json(payload: &[u8]) -> Result<Vec<u8>, PayloadError> {
     let mut reader = Reader {
         bytes: payload,
@@ -17,7 +17,7 @@ pub(crate) fn to_json(payload: &[u8]) -> Result<Vec<u8>, PayloadError> {
     if reader.pos < payload.len() {
         return Err(PayloadError::malformed(
             reader.pos,
-            "something follows the CBOR value",
+            "there is data after the CBOR value",
         ));
     }
     Ok(out)
@@ -131,22 +131,19 @@ impl<'a> Reader<'a> {
             }
             0..=19 => out.extend_from_slice(info.to_string().as_bytes()),
             _ => {
-                return Err(PayloadError::malformed(
-                    at,
-                    "a CBOR head that does not exist",
-                ));
+                return Err(PayloadError::malformed(at, "an invalid CBOR head"));
             }
         }
         Ok(())
     }
 
-    /// The length of a collection; `None` where a mark ends it.
+    /// The length of a collection; `None` for an indefinite length.
     fn count(&mut self, info: u8) -> Result<Option<u64>, PayloadError> {
         if info == 31 {
             return Ok(None);
         }
         let count = self.argument(info)?;
-        // Every element takes a byte at least.
+        // Every element takes at least a byte.
         if count > (self.bytes.len() - self.pos) as u64 {
             return Err(self.short("a collection"));
         }
@@ -181,7 +178,7 @@ impl<'a> Reader<'a> {
             if head >> 5 != major || head & 31 == 31 {
                 return Err(PayloadError::malformed(
                     at,
-                    "a string in parts of another kind",
+                    "a string with chunks of another kind",
                 ));
             }
             let len = self.argument(head & 31)?;
@@ -198,10 +195,7 @@ impl<'a> Reader<'a> {
             26 => 4,
             27 => 8,
             _ => {
-                return Err(PayloadError::malformed(
-                    self.pos,
-                    "a CBOR length that does not exist",
-                ));
+                return Err(PayloadError::malformed(self.pos, "an invalid CBOR length"));
             }
         };
         let bytes = self.take(width)?;
@@ -230,7 +224,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A float of 16 bits.
+/// A 16-bit float.
 fn half(bits: u16) -> f64 {
     let sign = if bits & 0x8000 == 0 { 1.0 } else { -1.0 };
     let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));

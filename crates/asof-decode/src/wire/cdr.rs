@@ -1,8 +1,8 @@
-//! CDR, of ROS 2 and DDS, and ROS 1's serialization, which is CDR without alignment.
+//! CDR, of ROS 2 and DDS, and the serialization of ROS 1, which is CDR without alignment.
 //!
-//! A message type is compiled into a program: a list of operations on numbered columns. Structs are
-//! flattened into it, so what remains is what moves bytes. Where the same lengths come again, the
-//! [memo](super::cdr_memo) of the last message is used instead of the program.
+//! A message type is compiled into a program: a list of operations on numbered columns. Structs are flattened, so that
+//! only operations that move bytes remain. Where the same lengths repeat, the [memo](super::cdr_memo) of an earlier
+//! message replaces the program.
 
 use crate::columns::{Backing, Columns, Payload};
 use crate::error::{Fault, PayloadError, SchemaError};
@@ -12,7 +12,7 @@ use crate::model::{Extensibility, Kind, MessageType};
 use super::WireDecoder;
 use super::cdr_memo::{Memo, NoTrace, Recorder, Trace};
 
-/// Which of the two serializations.
+/// The serialization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flavour {
     Cdr,
@@ -33,7 +33,7 @@ pub(crate) struct CdrDecoder {
     memo: Memo,
 }
 
-/// How wide text lies in a payload. Writers differ, so the first one that fits is kept.
+/// The encoding of wide strings in a payload. Writers differ, so the first one that fits is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wide {
     /// A count of characters, four bytes each (Fast CDR).
@@ -44,7 +44,7 @@ pub(super) enum Wide {
     Bytes,
 }
 
-/// One step of a program. Columns are numbers; `None` is a column that nobody wants.
+/// One operation of a program. Columns are numbers; `None` is a column that is not selected.
 #[derive(Debug)]
 pub(super) enum Op {
     W1(usize),
@@ -52,16 +52,16 @@ pub(super) enum Op {
     W4(usize),
     W8(usize),
     Skip(usize),
-    /// So many scalars of this width.
+    /// This many scalars of this width.
     Run(usize, usize, Option<usize>),
     Text(Option<usize>),
     WideText(Option<usize>),
     Blob(Option<usize>),
     /// A sequence of scalars of this width: column of ends, column of elements.
     Words(usize, Option<(usize, usize)>),
-    /// A sequence of anything else, and the least that an element takes.
+    /// A sequence of anything else, and the least size of an element.
     Each(Option<usize>, Vec<Op>, usize),
-    /// So many of anything else.
+    /// This many of anything else.
     Times(usize, Vec<Op>),
 }
 
@@ -136,7 +136,7 @@ impl WireDecoder for CdrDecoder {
 }
 
 impl CdrDecoder {
-    /// Tries the ways in which wide text is written until the message comes out even.
+    /// Tries the encodings of wide strings until one consumes the whole message.
     fn decode_wide(
         &mut self,
         cursor: Cursor<'_>,
@@ -162,7 +162,7 @@ impl CdrDecoder {
         Err(first_error.unwrap_or_else(|| {
             Box::new(PayloadError::malformed(
                 cursor.pos,
-                "wide text in no known form",
+                "a wide string in an unknown encoding",
             ))
         }))
     }
@@ -288,12 +288,12 @@ pub(super) fn push_end(
     Ok(())
 }
 
-/// A place in a payload, and how to read from there.
+/// A read position in a payload.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cursor<'a> {
     pub payload: Payload<'a>,
     pub pos: usize,
-    /// Where alignment is counted from.
+    /// The offset that alignment counts from.
     pub origin: usize,
     /// The largest alignment: 8 in XCDR1, 4 in XCDR2, 1 in ROS 1.
     pub widest: usize,
@@ -302,7 +302,7 @@ pub(super) struct Cursor<'a> {
     pub wide: Wide,
 }
 
-/// What the encapsulation header says.
+/// The CDR version of the encapsulation header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     Xcdr1,
@@ -327,7 +327,7 @@ impl<'a> Cursor<'a> {
         let &[high, low, _, _, ..] = payload.bytes else {
             return Err(cursor.short("the encapsulation header", 0));
         };
-        // RTPS 2.5, table 10.3, and the numbers that XTypes 1.2 had before.
+        // RTPS 2.5, table 10.3, and the earlier numbers of XTypes 1.2.
         cursor.version = match (high, low) {
             (0, 0x00 | 0x01) => Version::Xcdr1,
             (0, 0x02 | 0x03) => Version::Xcdr1Parameters,
@@ -337,7 +337,7 @@ impl<'a> Cursor<'a> {
             _ => {
                 return Err(Box::new(PayloadError::malformed(
                     0,
-                    format!("{high:#04x} {low:#04x} is not a CDR encapsulation that is known"),
+                    format!("unknown CDR encapsulation {high:#04x} {low:#04x}"),
                 )));
             }
         };
@@ -429,7 +429,7 @@ impl<'a> Cursor<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A count or a length, which decides where everything behind it is.
+    /// A count or a length, which determines where everything after it is.
     #[inline]
     pub fn length<T: Trace>(&mut self, trace: &mut T) -> Result<usize, Fault> {
         let value = self.u32()?;
@@ -437,7 +437,7 @@ impl<'a> Cursor<'a> {
         Ok(value as usize)
     }
 
-    /// The text of this length, without the zero that may end it.
+    /// The text of this length, without a terminating zero.
     #[inline]
     pub fn text(&mut self, len: usize) -> Result<&'a [u8], Fault> {
         let bytes = self.bytes(len, "text")?;
@@ -450,7 +450,7 @@ impl<'a> Cursor<'a> {
     pub fn wide_text<T: Trace>(&mut self, trace: &mut T) -> Result<String, Fault> {
         let count = self.length(trace)?;
         let at = self.pos;
-        let bad = || Box::new(PayloadError::malformed(at, "wide text that is not text"));
+        let bad = || Box::new(PayloadError::malformed(at, "an invalid wide string"));
         let (width, count) = match self.wide {
             Wide::Four => (4, count),
             Wide::Two => (2, count),
@@ -485,7 +485,7 @@ impl<'a> Cursor<'a> {
         String::from_utf16(&units).map_err(|_| bad())
     }
 
-    /// Refuses a count of elements that cannot be there, before anything is made for them.
+    /// Refuses an impossible number of elements before memory is allocated for them.
     #[inline]
     pub fn check_count(&self, count: usize, least: usize) -> Result<(), Fault> {
         const EMPTY_ELEMENTS: usize = 1 << 16;
@@ -556,7 +556,7 @@ struct Compiler<'a> {
     open: Vec<usize>,
 }
 
-/// A program longer than this is not a message.
+/// The most operations of a program.
 const OPS_AT_MOST: usize = 100_000;
 
 impl Compiler<'_> {
@@ -578,7 +578,7 @@ impl Compiler<'_> {
         self.is_wrapped |= declared.extensibility == Some(Extensibility::Mutable)
             || declared.cases.is_some()
             || declared.fields.iter().any(|field| field.is_optional);
-        // ROS 2 gives a struct without fields one byte, since IDL knows no empty struct.
+        // ROS 2 gives a struct without fields one byte, since IDL does not have empty structs.
         if declared.fields.is_empty() && self.flavour == Flavour::Cdr {
             out.push(Op::Skip(1));
         }
@@ -599,7 +599,7 @@ impl Compiler<'_> {
         self.ops += 1;
         if self.ops > OPS_AT_MOST {
             return Err(SchemaError::TooLarge {
-                reason: format!("more than {OPS_AT_MOST} values in a message"),
+                reason: format!("a message has more than {OPS_AT_MOST} values"),
             });
         }
         let column = node.and_then(Node::column);
@@ -615,7 +615,7 @@ impl Compiler<'_> {
             Kind::FixedBlob(len) => out.push(Op::Run(1, *len as usize, column)),
             Kind::Struct(id) => {
                 let group = match node.map(|node| &node.shape) {
-                    // Floats of one width lie as an array does.
+                    // Floats of one width have the layout of an array.
                     Some(Shape::Array(len, item)) => {
                         let width = item.width().unwrap_or(8);
                         out.push(Op::Run(width, *len as usize, item.column()));
@@ -690,7 +690,7 @@ fn word(width: usize, column: Option<usize>) -> Op {
     }
 }
 
-/// The fewest bytes that a program can take, padding left aside.
+/// The least number of bytes that a program can take, without padding.
 fn least(ops: &[Op]) -> usize {
     ops.iter().fold(0usize, |sum, op| {
         sum.saturating_add(match op {

@@ -1,15 +1,14 @@
-//! The shapes of the last messages, remembered.
+//! Remembers the layouts of recent messages.
 //!
-//! Most channels of a robot repeat the same lengths of texts and sequences for hours. If every length
-//! in a message is what it was in an earlier one, everything lies where it lay: no program is needed,
-//! and a whole run of messages is moved column by column. A few shapes are kept, since a list of faults
-//! or of warnings comes and goes.
+//! Most channels of a robot repeat the same lengths of texts and sequences for hours. If every length in a message
+//! equals that of an earlier one, the layout is the same: no program is needed, and a whole run of messages is copied
+//! column by column. A few layouts are kept, since a list of errors or warnings comes and goes.
 
 use std::collections::BTreeMap;
 
 use crate::columns::{Backing, Columns, Payload, Texts};
 
-/// What a program does to one payload, as it happens.
+/// Observes what a program does to one payload.
 pub(super) trait Trace {
     /// A length was read.
     fn guard(&mut self, at: usize, value: u32);
@@ -19,11 +18,11 @@ pub(super) trait Trace {
     fn text(&mut self, column: usize, at: usize, len: usize);
     /// Bytes went to a column.
     fn blob(&mut self, column: usize, at: usize, len: usize);
-    /// A list of so many elements went to a column.
+    /// A list of this many elements went to a column.
     fn end(&mut self, column: usize, count: usize);
 }
 
-/// Nobody looks.
+/// Observes nothing.
 pub(super) struct NoTrace;
 
 impl Trace for NoTrace {
@@ -39,14 +38,14 @@ impl Trace for NoTrace {
     fn end(&mut self, _: usize, _: usize) {}
 }
 
-/// A stretch of a payload.
+/// A range of a payload.
 #[derive(Debug, Clone, Copy)]
 struct Span {
     at: u32,
     len: u32,
 }
 
-/// Writes down where everything was.
+/// Records the position of every value.
 #[derive(Debug, Default)]
 pub(super) struct Recorder {
     guards: Vec<(u32, u32)>,
@@ -94,16 +93,16 @@ impl Trace for Recorder {
     }
 }
 
-/// The remembered shapes, and whether remembering pays.
+/// The remembered layouts, and whether remembering pays off.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
-    /// The one used last is the last.
+    /// The most recently used is the last.
     shapes: Vec<Learned>,
-    /// Messages that were taken by the memo since it learned last.
+    /// Messages that the memo decoded since it last learned.
     hits: usize,
-    /// Messages to let pass before the next attempt.
+    /// Messages to skip before the next attempt.
     pause: usize,
-    /// How long the next pause is.
+    /// The length of the next pause.
     patience: usize,
 }
 
@@ -119,18 +118,18 @@ struct Learned {
     ends: Vec<(usize, Vec<u32>)>,
 }
 
-/// A message of more parts than this is not worth remembering.
+/// A message with more parts than this is not worth remembering.
 const MOVES_AT_MOST: usize = 4096;
 const LONGEST_PAUSE: usize = 1024;
-/// Shapes that are kept; the one that was not used for longest goes first.
+/// The most layouts; the least recently used is replaced.
 const SHAPES: usize = 4;
-/// A memo that took fewer messages than this since it learned last did not pay.
+/// A memo that decoded fewer messages than this since it last learned did not pay off.
 const HITS_THAT_PAY: usize = 4;
-/// What is moved at once: half of what a core has nearest to it.
+/// The bytes that are copied at once: half of a core's first-level cache.
 const TILE_BYTES: usize = 16 << 10;
 
 impl Memo {
-    /// How many payloads at the front of a run have the remembered shape.
+    /// How many payloads at the front of a run have the remembered layout.
     pub fn matching(&mut self, run: &[Payload<'_>]) -> usize {
         let Some(first) = run.first() else { return 0 };
         let fitting = self
@@ -158,8 +157,8 @@ impl Memo {
     }
 
     pub fn learn(&mut self, recorder: Recorder, payload: &[u8], has_head: bool) {
-        // A memo that served hardly anybody learns no more for a while: lengths that always change are
-        // decoded by the program, which costs less than remembering each.
+        // A memo with few hits does not learn for a while: lengths that always change are decoded by the program,
+        // which costs less than remembering each.
         if !self.shapes.is_empty() && self.hits < HITS_THAT_PAY {
             self.patience = (2 * self.patience + 1).min(LONGEST_PAUSE);
             self.pause = self.patience;
@@ -190,8 +189,8 @@ impl Memo {
         });
     }
 
-    /// Moves a run of payloads that all fit, column by column, a few at a time: they stay in the nearest
-    /// cache until all of their columns are moved.
+    /// Copies a run of payloads that all fit, column by column, a few at a time: they stay in the first-level cache
+    /// until all of their columns are copied.
     pub fn transpose(&mut self, run: &[Payload<'_>], columns: &mut Columns) {
         let Some(shape) = self.shapes.last() else {
             return;
@@ -271,7 +270,7 @@ impl Span {
     }
 }
 
-/// Short texts are copied in blocks of one length, which needs no call; what is too much of a block is cut off.
+/// Short texts are copied in blocks of one length, which does not need a call; the excess of a block is truncated.
 const BLOCK: usize = 32;
 
 fn move_texts(texts: &mut Texts, spans: &[Span], run: &[Payload<'_>]) {

@@ -1,7 +1,7 @@
-//! CDR as DDS-XTypes wraps it: lengths before structs, numbers before members, members left out.
+//! CDR with the wrapping of DDS-XTypes: lengths before structs, ids before members, absent members.
 //!
-//! This walks the message type itself, not a program: it is for XCDR2, for parameter lists, and for types
-//! with optional members, unions or maps.
+//! This walks the message type itself, without a program: for XCDR2, for parameter lists, and for types with optional
+//! members, unions or maps.
 
 use crate::columns::{Backing, Columns};
 use crate::error::{Fault, PayloadError};
@@ -11,13 +11,13 @@ use crate::model::{Extensibility, Field, Kind, MessageType, Scalar, Struct};
 use super::cdr::{CdrDecoder, Cursor, Version, Wide, push_end, push_words, scalar_width};
 use super::cdr_memo::NoTrace;
 
-/// The end of a parameter list, in XTypes' and in RTPS's words.
+/// The end of a parameter list, in XTypes and in RTPS.
 const LIST_END: [u16; 2] = [0x3f02, 0x0001];
-/// A parameter whose number and length follow in 32 bits each.
+/// A parameter whose id and length follow in 32 bits each.
 const EXTENDED: u16 = 0x3f01;
-/// What is missing at the end of an older struct is filled in, up to this many values.
+/// At most this many values that are missing at the end of an older struct are filled in.
 const FILLED_AT_MOST: usize = 1 << 16;
-/// Bytes after a message that has a length of its own: no transport pads to more than a multiple of this.
+/// The most bytes after a message that has its own length: transports pad to at most a multiple of this.
 const PADDING: usize = 8;
 
 impl CdrDecoder {
@@ -74,8 +74,8 @@ impl Walk<'_> {
         })
     }
 
-    /// Refuses a message that says how long it is, and is far shorter than its payload: what its length leaves out
-    /// would be taken for members that an older writer did not have.
+    /// Refuses a message whose own length is far shorter than its payload: the excluded bytes would be taken for
+    /// members that an older writer did not have.
     fn is_even(&self) -> Result<(), Fault> {
         let (pos, left) = (self.cursor.pos, self.cursor.left());
         let root = &self.types.structs[self.types.root];
@@ -83,7 +83,8 @@ impl Walk<'_> {
         if !has_length || left < PADDING {
             return Ok(());
         }
-        let reason = format!("the message ends here by its own length, and {left} bytes follow");
+        let reason =
+            format!("the message ends here according to its own length, but {left} bytes follow");
         Err(Box::new(PayloadError::malformed(pos, reason)))
     }
 
@@ -103,7 +104,7 @@ impl Walk<'_> {
         })
     }
 
-    /// Reads what has its length before it, and goes on after that length whatever was read.
+    /// Reads a length-prefixed value, and continues after its length whatever was read.
     fn delimited(
         &mut self,
         is_delimited: bool,
@@ -116,7 +117,7 @@ impl Walk<'_> {
         self.bounded(len, "a delimited value", |walk, end| read(walk, Some(end)))
     }
 
-    /// Reads what takes the next `len` bytes and not one more, and goes on after them.
+    /// Reads a value of exactly the next `len` bytes, and continues after them.
     fn bounded(
         &mut self,
         len: usize,
@@ -134,14 +135,14 @@ impl Walk<'_> {
         self.cursor.pos = end;
         done.map_err(|fault| match *fault {
             PayloadError::Short { what, at, len } if len == end && end < whole.len() => {
-                let reason = format!("{what} reaches past byte {end}, where its length ends it");
+                let reason = format!("{what} reaches past byte {end}, the end of its length");
                 Box::new(PayloadError::malformed(at, reason))
             }
             other => Box::new(other),
         })
     }
 
-    /// Fields in order; an older writer may have left out the last ones.
+    /// Fields in order; an older writer may have omitted the last ones.
     fn fields(
         &mut self,
         declared: &Struct,
@@ -179,7 +180,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Members by number, in any order, each with its length.
+    /// Members by id, in any order, each with its length.
     fn members(
         &mut self,
         declared: &Struct,
@@ -213,7 +214,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// XCDR2's member header: flags, a code for the length, and the number.
+    /// The member header of XCDR2: flags, a length code, and the id.
     fn member_header(&mut self) -> Result<(u32, usize), Fault> {
         let header = self.cursor.u32()?;
         let id = header & 0x0fff_ffff;
@@ -225,13 +226,13 @@ impl Walk<'_> {
         if code == 4 {
             return Ok((id, next));
         }
-        // The length is the member's own first word, too.
+        // The length is also the member's own first word.
         self.cursor.pos -= 4;
         let width = [1, 4, 8][code as usize - 5];
         Ok((id, next.saturating_mul(width).saturating_add(4)))
     }
 
-    /// XCDR1's parameter header; the end of the list has the largest number.
+    /// The parameter header of XCDR1; the end of the list has the largest id.
     fn parameter(&mut self) -> Result<(u32, usize), Fault> {
         self.cursor.align(4);
         let id = self.cursor.u16()?;
@@ -247,7 +248,7 @@ impl Walk<'_> {
         Ok((u32::from(bare), len))
     }
 
-    /// Reads a member that takes `len` bytes, and goes on behind it whatever it took.
+    /// Reads a member of `len` bytes, and continues after it whatever was read.
     fn within(
         &mut self,
         len: usize,
@@ -315,7 +316,7 @@ impl Walk<'_> {
         self.value(&field.kind, node)
     }
 
-    /// A value that is not in the payload.
+    /// Adds a value that is not in the payload.
     fn fill(&mut self, node: Option<&Node>) -> Result<(), Fault> {
         let Some(node) = node else { return Ok(()) };
         self.filled = self.filled.saturating_add(node.fill_size());
@@ -369,7 +370,7 @@ impl Walk<'_> {
             }
             Kind::Struct(id) => {
                 let group = match node.map(|node| &node.shape) {
-                    // Every field goes to the one column of the array.
+                    // Every field goes to the single column of the array.
                     Some(Shape::Array(len, item)) => {
                         let fields = vec![Some((**item).clone()); *len as usize];
                         let group = Group {
@@ -436,7 +437,7 @@ impl Walk<'_> {
         self.delimited(self.is_long(item), |walk, _| {
             let count = walk.cursor.u32()? as usize;
             let scalar = scalar_width(item);
-            // Every element takes a byte at least: there is no empty struct in CDR.
+            // Every element takes at least a byte: CDR does not have empty structs.
             walk.cursor.check_count(count, scalar.unwrap_or(1))?;
             if let Some(ends) = ends {
                 push_end(walk.columns, ends, count, &walk.cursor)?;
@@ -460,7 +461,7 @@ impl Walk<'_> {
         })
     }
 
-    /// Whether a collection of these has its length before it: XCDR2 writes it for what are not plain numbers.
+    /// Whether a collection of these is length-prefixed: XCDR2 does so unless they are primitive.
     fn is_long(&self, item: &Kind) -> bool {
         self.is_xcdr2() && !is_primitive(item)
     }
@@ -469,14 +470,14 @@ impl Walk<'_> {
 fn is_primitive(kind: &Kind) -> bool {
     match kind {
         Kind::Scalar(_) | Kind::Enum(_) | Kind::FixedBlob(_) => true,
-        // A matrix is one array to CDR.
+        // A matrix is one array in CDR.
         Kind::Array(item, _) => is_primitive(item),
         _ => false,
     }
 }
 
 impl Node {
-    /// How many values a missing one is filled in with.
+    /// The number of values that fill in for a missing one.
     pub fn fill_size(&self) -> usize {
         match &self.shape {
             Shape::FixedBlob(len, _) => *len as usize,

@@ -1,4 +1,4 @@
-//! FlatBuffers tables, read with every offset checked.
+//! FlatBuffers tables, with every offset checked.
 
 /// A table within a buffer.
 #[derive(Debug, Clone, Copy)]
@@ -10,7 +10,7 @@ pub(crate) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// The table that the buffer's first offset points to.
+    /// The root table of a buffer.
     pub fn root(buffer: &'a [u8]) -> Option<Self> {
         Table::behind(buffer, 0)
     }
@@ -34,7 +34,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Where the field in this slot lies; `None` where it is left out.
+    /// The position of the field in this slot; `None` where it is absent.
     pub fn field(&self, slot: usize) -> Option<usize> {
         let entry = 4 + 2 * slot;
         if entry + 2 > self.vtable_len {
@@ -96,14 +96,14 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Where the offset at `pos` points to.
+/// The target of the offset at `pos`.
 pub(crate) fn follow(buffer: &[u8], pos: usize) -> Option<usize> {
     let offset = word::<4>(buffer, pos).map(u32::from_le_bytes)?;
     let target = pos.checked_add(offset as usize)?;
     (target < buffer.len() && offset != 0).then_some(target)
 }
 
-/// Where the elements of the vector (or text) behind the offset at `pos` start, and how many there are.
+/// The start and number of elements of the vector (or string) at the offset at `pos`.
 pub(crate) fn vector(buffer: &[u8], pos: usize) -> Option<(usize, usize)> {
     let start = follow(buffer, pos)?;
     let len = word::<4>(buffer, start).map(u32::from_le_bytes)?;

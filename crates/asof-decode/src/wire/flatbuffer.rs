@@ -1,4 +1,4 @@
-//! FlatBuffers, from tables into columns.
+//! Decodes FlatBuffers tables into columns.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) struct FlatbufferDecoder {
     layout: Layout,
 }
 
-/// Tables within tables that are followed.
+/// The deepest nesting of tables.
 const MAX_DEPTH: usize = 64;
 
 impl FlatbufferDecoder {
@@ -45,11 +45,12 @@ impl WireDecoder for FlatbufferDecoder {
         let mut walk = Walk {
             types: &self.types,
             payload,
-            // Parts may be shared, so a small message could mean endless values.
+            // Parts may be shared, so a small message could have endless values.
             budget: 16 * payload.bytes.len() + (1 << 16),
             depth: 0,
         };
-        let table = Table::root(payload.bytes).ok_or_else(|| walk.bad(0, "there is no table"))?;
+        let table =
+            Table::root(payload.bytes).ok_or_else(|| walk.bad(0, "there is no root table"))?;
         walk.table(&self.layout.root, table, columns)
     }
 }
@@ -78,7 +79,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Takes values off the budget.
+    /// Subtracts values from the budget.
     fn spend(&mut self, values: usize, at: usize) -> Result<(), Fault> {
         match self.budget.checked_sub(values) {
             Some(left) => {
@@ -136,7 +137,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// A field that a table leaves out: its default, or nothing.
+    /// A field that a table omits: its default, or nothing.
     fn absent(&mut self, node: &Node, default: u64, columns: &mut Columns) -> Result<(), Fault> {
         self.spend(node.fill_size(), 0)?;
         let scalar = match &node.shape {
@@ -160,7 +161,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// A value at `pos`: in place, or behind an offset.
+    /// A value at `pos`: in place, or through an offset.
     fn value(
         &mut self,
         kind: &Kind,
@@ -214,7 +215,7 @@ impl<'a> Walk<'a> {
                 }
                 Ok(())
             }
-            _ => Err(self.bad(pos, "a value of a kind that FlatBuffers does not have")),
+            _ => Err(self.bad(pos, "a value of a type that FlatBuffers does not have")),
         }
     }
 
@@ -278,7 +279,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What an element of a vector takes: numbers and structs lie in it, others are pointed to.
+    /// The size of a vector's element: numbers and structs are in place, others are offsets.
     fn element_width(&self, kind: &Kind) -> usize {
         match kind {
             Kind::Struct(id) if self.types.objects[*id].is_inline => self.types.objects[*id].size,
@@ -314,7 +315,7 @@ impl<'a> Walk<'a> {
         Ok((bytes.ok_or_else(|| self.short("a vector", pos))?, start))
     }
 
-    /// A table as JSON text: of a union, or of a type that contains itself.
+    /// A table as JSON text: of a union, or of a recursive type.
     fn json(
         &mut self,
         id: usize,

@@ -1,4 +1,4 @@
-//! JSON text straight into columns, and CBOR by way of it.
+//! Decodes JSON text straight into columns, and CBOR by way of JSON.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,12 +20,12 @@ use super::{WireDecoder, cbor};
 /// Decodes JSON messages, or CBOR ones.
 pub(crate) struct JsonDecoder {
     layout: Layout,
-    /// The column for what the schema does not know, and its presence.
+    /// The column for values that the schema does not have, and its presence.
     other: Option<(usize, usize)>,
     is_cbor: bool,
 }
 
-/// Messages that are looked at where there is no schema.
+/// The most samples that are used where there is no schema.
 const SAMPLES: usize = 100;
 
 impl JsonDecoder {
@@ -46,7 +46,7 @@ impl JsonDecoder {
         })
     }
 
-    /// A decoder for what the samples look like.
+    /// A decoder whose types are inferred from the samples.
     pub fn inferred(
         name: &str,
         samples: &[&[u8]],
@@ -101,11 +101,11 @@ pub(crate) fn to_json(payload: &[u8], is_cbor: bool) -> Result<Cow<'_, [u8]>, Pa
     }
 }
 
-/// Widens what is known of a channel so that it holds this message, too.
+/// Widens the types of a channel so that they hold this message, too.
 pub(crate) fn add_sample(inference: &mut Inference, payload: &[u8], is_cbor: bool) {
     match is_cbor.then(|| cbor::to_json(payload)) {
         Some(Ok(text)) => inference.add(&text),
-        // What a survey saw is handed on in JSON, also of CBOR: its first byte is not one of a CBOR map.
+        // A survey passes its witnesses on in JSON, also for CBOR: the first byte is not that of a CBOR map.
         None | Some(Err(_)) => inference.add(payload),
     }
 }
@@ -138,7 +138,7 @@ impl WireDecoder for JsonDecoder {
     }
 }
 
-/// The same JSON without the spaces between its parts: numbers, names and their order stay as they were.
+/// The same JSON without whitespace: numbers, names and their order are unchanged.
 pub(crate) fn compact(text: &[u8]) -> Result<Vec<u8>, PayloadError> {
     let raw: &RawValue = serde_json::from_slice(text).map_err(|error| malformed(&error))?;
     let mut out = Vec::with_capacity(text.len());
@@ -188,7 +188,7 @@ impl<'de> Visitor<'de> for GroupSeed<'_> {
         } = self;
         let mut seen = vec![false; group.fields.len()];
         let is_root = path.is_empty();
-        // Fields mostly come in the schema's order.
+        // Fields are usually in the schema's order.
         let mut guess = 0;
         while let Some(name) = map.next_key::<Cow<'_, str>>()? {
             let is_it = |at: usize| {
@@ -234,7 +234,7 @@ fn keep(other: &mut Vec<u8>, path: &str, name: &str, value: &RawValue) {
     }
 }
 
-/// Writes one value; whether it is of the column's type. If not, or if it is null, the field is absent.
+/// Writes one value; returns whether it has the column's type. If not, or if it is null, the field is absent.
 fn put(
     node: &Node,
     value: &RawValue,
@@ -256,7 +256,7 @@ fn put(
     Ok(fits)
 }
 
-/// Writes one value, less its presence. Where it does not fit, nothing has been written.
+/// Writes one value, without its presence. Where it does not fit, nothing is written.
 fn put_value(
     node: &Node,
     text: &str,
@@ -387,8 +387,7 @@ impl<'de> Visitor<'de> for ListSeed<'_> {
         while let Some(value) = seq.next_element::<&RawValue>()? {
             if fits {
                 let text = value.get().trim_ascii();
-                // An element that is not there, or of another type, has no place in the list: all of the
-                // list is kept as text then.
+                // A null element, or one of another type, cannot be in the list: the whole list is kept as text then.
                 fits = put_value(self.item, text, self.columns, self.other, self.path)
                     .map_err(A::Error::custom)?;
                 count += 1;

@@ -21,8 +21,8 @@ pub(crate) trait WireDecoder: Send {
     /// The columns that it writes.
     fn layout(&self) -> &Layout;
 
-    /// Decodes a payload into a row after the `rows` that there are. What it wrote before it failed is still to be taken
-    /// back.
+    /// Decodes a payload into a row after the existing `rows`. When it fails, the caller has to roll back what was
+    /// written.
     fn decode_one(
         &mut self,
         payload: Payload<'_>,
@@ -30,13 +30,13 @@ pub(crate) trait WireDecoder: Send {
         rows: usize,
     ) -> Result<(), Fault>;
 
-    /// Decodes at once the first payloads of a run that are laid out like one before them; how many those were.
+    /// Decodes at once the first payloads of a run that have the layout of an earlier one; returns how many.
     fn decode_alike(&mut self, _run: &[Payload<'_>], _columns: &mut Columns) -> usize {
         0
     }
 
-    /// Decodes a run of payloads into rows after the `rows` that there are. Those that cannot be decoded
-    /// leave no row, and are named by their place in the run.
+    /// Decodes a run of payloads into rows after the existing `rows`. Payloads that cannot be decoded leave no row,
+    /// and are reported by their position in the run.
     fn decode(
         &mut self,
         run: &[Payload<'_>],
@@ -63,7 +63,7 @@ pub(crate) trait WireDecoder: Send {
         }
     }
 
-    /// Whether a payload is JSON text as it is, or can be made so without the columns.
+    /// The payload as JSON text, if it is JSON or can be converted without the columns.
     fn text(&self, _payload: &[u8]) -> Option<Result<Vec<u8>, PayloadError>> {
         None
     }

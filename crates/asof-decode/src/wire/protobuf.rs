@@ -1,8 +1,7 @@
-//! Protobuf, from the wire straight into columns.
+//! Decodes protobuf from the wire straight into columns.
 //!
-//! Each struct of the layout has a table from field number to slot. A field is written as it comes: the
-//! first value is pushed, a later one of the same field takes its place, and what did not come is filled in
-//! at the end of its message.
+//! Each struct of the layout has a table from field number to slot. A field is written as it comes: the first value is
+//! pushed, a later one of the same field replaces it, and missing fields are filled in at the end of their message.
 
 use crate::columns::{Backing, Columns, Payload};
 use crate::error::{Fault, PayloadError, SchemaError};
@@ -21,19 +20,19 @@ pub(crate) struct ProtobufDecoder {
     quick: Option<Quick>,
     /// Messages to read the thorough way before the quick way is tried again.
     pause: usize,
-    /// How long the next pause is.
+    /// The length of the next pause.
     patience: usize,
     scratch: Scratch,
 }
 
-/// Messages within messages that are followed, where a type contains itself.
+/// The deepest nesting of messages, for recursive types.
 pub(super) const DEEPEST: usize = 64;
 
 #[derive(Default)]
 pub(super) struct Scratch {
-    /// For each open message and each of its slots: how often it came.
+    /// For each open message and each of its slots: how often it occurred.
     seen: Vec<u32>,
-    /// Decoders of types that contain themselves.
+    /// Decoders of recursive types.
     inner: rustc_hash::FxHashMap<usize, Vec<ProtobufDecoder>>,
     depth: usize,
 }
@@ -53,7 +52,7 @@ impl ProtobufDecoder {
         })
     }
 
-    /// A decoder for one of the structs that contain themselves.
+    /// A decoder for one of the recursive structs.
     fn inner(types: &std::sync::Arc<ProtoTypes>, id: usize) -> Result<Self, SchemaError> {
         let mut rooted = types.types.clone();
         rooted.root = id;
@@ -100,7 +99,8 @@ impl WireDecoder for ProtobufDecoder {
 const LONGEST_PAUSE: usize = 256;
 
 impl ProtobufDecoder {
-    /// Tries the quick way; whether it led to a row. Writers that never take it are soon asked rarely.
+    /// Tries the quick way; returns whether it produced a row. It is soon tried rarely for writers whose messages
+    /// never fit.
     fn read_quickly(&mut self, payload: Payload<'_>, columns: &mut Columns, rows: usize) -> bool {
         let Some(quick) = &self.quick else {
             return false;
@@ -120,7 +120,7 @@ impl ProtobufDecoder {
     }
 }
 
-/// A place in a payload.
+/// A read position in a payload.
 pub(super) struct Wire<'a, 's> {
     pub payload: Payload<'a>,
     pub pos: usize,
@@ -139,7 +139,7 @@ impl Wire<'_, '_> {
             let number = (tag >> 3) as u32;
             let wire_type = (tag & 7) as u8;
             if number == 0 || tag > u64::from(u32::MAX) {
-                return Err(self.malformed("a field with a number that cannot be"));
+                return Err(self.malformed("an invalid field number"));
             }
             let Some(at) = plan.slot(number) else {
                 self.skip(wire_type, number, end, 0)?;
@@ -159,7 +159,7 @@ impl Wire<'_, '_> {
                     );
                     if came > 0 && is_message {
                         self.skip(wire_type, number, end, 0)?;
-                        // Once is enough: it takes all of them together.
+                        // Once is enough: it reads all of them together.
                         if came == 1 {
                             self.scratch.seen[base + at] = 2;
                             self.merge(slot, target, start, end, columns)?;
@@ -217,7 +217,7 @@ impl Wire<'_, '_> {
         Ok(())
     }
 
-    /// Takes back the other members of a oneof.
+    /// Removes the other members of a oneof.
     fn clear_others(&mut self, plan: &Plan, at: usize, base: usize, columns: &mut Columns) {
         let oneof = plan.slots[at].oneof;
         for (other, slot) in plan.slots.iter().enumerate() {
@@ -234,8 +234,7 @@ impl Wire<'_, '_> {
         }
     }
 
-    /// A message field that comes more than once is the merger of all, which is what their bytes say
-    /// when they are put one behind the other.
+    /// A message field that occurs more than once is merged, which is equivalent to concatenating the bytes.
     fn merge(
         &mut self,
         slot: &Slot,
@@ -282,7 +281,7 @@ impl Wire<'_, '_> {
         }
     }
 
-    /// Reads one value; whether it was one, and not of another wire type than declared.
+    /// Reads one value; returns whether it had the declared wire type.
     #[inline]
     fn value(
         &mut self,
@@ -398,7 +397,7 @@ impl Wire<'_, '_> {
             (Target::W8(column), WireKind::Fixed64) => {
                 let (words, rest) = run.as_chunks::<8>();
                 if !rest.is_empty() {
-                    return Err(self.malformed("a packed field that ends within an element"));
+                    return Err(self.malformed("a packed field ends within an element"));
                 }
                 columns.w8[*column].extend(words.iter().map(|word| u64::from_le_bytes(*word)));
                 count = words.len() as u32;
@@ -407,7 +406,7 @@ impl Wire<'_, '_> {
             (Target::W4(column), WireKind::Fixed32) => {
                 let (words, rest) = run.as_chunks::<4>();
                 if !rest.is_empty() {
-                    return Err(self.malformed("a packed field that ends within an element"));
+                    return Err(self.malformed("a packed field ends within an element"));
                 }
                 columns.w4[*column].extend(words.iter().map(|word| u32::from_le_bytes(*word)));
                 count = words.len() as u32;
@@ -437,7 +436,7 @@ impl Wire<'_, '_> {
         Ok(count)
     }
 
-    /// A message of floats as one array; what does not come is zero.
+    /// A message of floats as one array; missing fields are zero.
     fn vector(&mut self, vector: &Vector, end: usize, columns: &mut Columns) -> Result<(), Fault> {
         let len = vector.numbers.len();
         let start = if vector.is_double {
@@ -452,7 +451,7 @@ impl Wire<'_, '_> {
         while self.pos < end {
             let tag = self.varint(end)?;
             if tag >> 3 == 0 || tag > u64::from(u32::MAX) {
-                return Err(self.malformed("a field with a number that cannot be"));
+                return Err(self.malformed("an invalid field number"));
             }
             let (number, wire_type) = ((tag >> 3) as u32, (tag & 7) as u8);
             let place = vector.numbers.iter().position(|known| *known == number);
@@ -469,7 +468,7 @@ impl Wire<'_, '_> {
         Ok(())
     }
 
-    /// A message of a type that contains itself, as JSON text.
+    /// A message of a recursive type, as JSON text.
     fn json(
         &mut self,
         column: usize,

@@ -1,14 +1,14 @@
-//! What to do with each field of a protobuf message, made from its type and its layout once.
+//! The plan for each field of a protobuf message, made once from its type and its layout.
 
 use crate::layout::{Group, Node, Shape};
 use crate::model::Kind;
 use crate::schema::proto::{ProtoTypes, WireKind};
 
-/// What to do with each field of one struct.
+/// The plan for each field of one struct.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub slots: Vec<Slot>,
-    /// Slot by field number, plus one; numbers beyond it are searched in `far`.
+    /// Slot by field number, plus one; larger numbers are searched in `far`.
     near: Vec<u32>,
     far: rustc_hash::FxHashMap<u32, u32>,
     pub has_oneof: bool,
@@ -21,7 +21,7 @@ pub(super) struct Slot {
     pub act: Act,
     pub presence: Option<usize>,
     pub oneof: Option<u32>,
-    /// What the slot's columns are, for filling in and taking back.
+    /// The slot's columns, for filling in and removing values.
     pub node: Option<Node>,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Slot {
 pub(super) enum Act {
     Skip,
     One(Target),
-    /// Column of ends, and what an element is.
+    /// Column of ends, and the element.
     Many(usize, Target),
     Map(usize, Box<Plan>),
 }
@@ -48,7 +48,7 @@ pub(super) enum Target {
     Json(usize, usize),
 }
 
-/// A message of floats: the numbers of its fields, in the order in which the array has them.
+/// A message of floats: its field numbers, in the order of the array.
 #[derive(Debug)]
 pub(super) struct Vector {
     pub numbers: Vec<u32>,
@@ -121,7 +121,7 @@ fn target(types: &ProtoTypes, kind: &Kind, node: &Node) -> Target {
             column: item.column().unwrap_or(0),
         }),
         (Shape::Struct(group), _) => Target::Message(Box::new(compile(types, group))),
-        // No other shape comes from a protobuf schema.
+        // A protobuf schema has no other shape.
         (_, _) => Target::Text(node.column().unwrap_or(0)),
     }
 }

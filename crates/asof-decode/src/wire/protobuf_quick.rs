@@ -1,9 +1,9 @@
-//! The quick way through a protobuf message: the one that almost every writer takes.
+//! The quick way through a protobuf message, which works for almost every writer.
 //!
-//! Writers put fields in the order of their numbers, each once, and leave out what is zero. Such a message is
-//! read in one pass over the fields that there may be: the next tag is this field's, or the field is not
-//! there. Nothing is looked up and nothing remembered. Whatever is written otherwise (fields in another
-//! order, twice, unknown, maps, groups) ends the attempt, and the message is read the thorough way.
+//! Writers put fields in the order of their numbers, each once, and omit zeros. Such a message is read in one pass
+//! over the possible fields: the next tag is either this field's, or the field is absent. Nothing is looked up or
+//! remembered. Anything else (another order, duplicates, unknown fields, maps, groups) ends the attempt, and the
+//! message is read the thorough way.
 
 use crate::columns::{Backing, Columns, Payload};
 use crate::layout::Node;
@@ -17,20 +17,20 @@ pub(super) struct Quick(Vec<Step>);
 
 #[derive(Debug)]
 struct Step {
-    /// The tag that the field has, in one byte or two.
+    /// The field's tag, in one byte or two.
     tag: u16,
     is_wide: bool,
     does: Does,
     presence: Option<usize>,
-    /// A bit for the oneof that it is in.
+    /// A bit for its oneof.
     oneof: u64,
-    /// What is filled in where it does not come.
+    /// What is filled in where it is absent.
     node: Option<Node>,
 }
 
 #[derive(Debug)]
 enum Does {
-    /// Nobody wants it.
+    /// Not selected.
     Skip(u8),
     Fixed64(usize),
     Fixed32(usize),
@@ -42,17 +42,17 @@ enum Does {
     Text(usize),
     Blob(usize),
     Message(Quick),
-    /// Floats that become one array: the tags of them, the column.
+    /// Floats that become one array: their tags, the column.
     Doubles(Vec<u8>, usize),
     Floats(Vec<u8>, usize),
-    /// A column of ends, and what each element is.
+    /// A column of ends, and the plan of an element.
     Messages(usize, Quick),
     Texts(usize, usize),
     Packed64(usize, usize),
     Packed32(usize, usize),
     PackedVarint64(usize, usize),
     PackedVarint32(usize, usize),
-    /// A column of ends; where the field comes at all, the thorough way is taken.
+    /// A column of ends; if the field occurs, the thorough way is taken.
     NoneOf(usize),
     /// The same for a field that is not a list.
     NotThis,
@@ -94,7 +94,7 @@ impl Step {
             Act::Many(ends, target) => (many(*ends, target, slot.wire)?, DELIMITED),
             Act::Map(ends, _) => (Does::NoneOf(*ends), DELIMITED),
         };
-        // More than two bytes of a tag are rare: field numbers from 2048 on.
+        // Tags of more than two bytes are rare: field numbers from 2048 on.
         let tag = slot.number << 3 | wire_type;
         let is_wide = slot.number >= 16;
         let tag = match slot.number {
@@ -161,7 +161,7 @@ fn many(ends: usize, target: &Target, wire: WireKind) -> Option<Does> {
     })
 }
 
-/// Reads a payload; whether it was one of the usual kind. Where it was not, columns hold parts of it.
+/// Reads a payload; returns whether it was of the usual kind. If not, columns hold parts of it.
 pub(super) fn read(quick: &Quick, payload: Payload<'_>, columns: &mut Columns) -> bool {
     let mut cursor = Cursor {
         bytes: payload.bytes,
@@ -411,7 +411,7 @@ impl Cursor<'_> {
 }
 
 impl Step {
-    /// What a field that does not come leaves behind.
+    /// Adds the value of an absent field.
     #[inline]
     fn fill(&self, columns: &mut Columns) -> Option<()> {
         if let Some(presence) = self.presence {

@@ -1,4 +1,4 @@
-//! The words of the protobuf wire format: varints, numbers, lengths, groups.
+//! The primitives of the protobuf wire format: varints, numbers, lengths, groups.
 
 use crate::error::{Fault, PayloadError};
 use crate::schema::proto::WireKind;
@@ -88,7 +88,7 @@ impl Wire<'_, '_> {
         }
     }
 
-    /// The end of what a length before it spans.
+    /// The end of a length-prefixed value.
     #[inline]
     pub(super) fn delimited(&mut self, end: usize) -> Result<usize, Fault> {
         let len = self.varint(end)?;
@@ -134,7 +134,7 @@ impl Wire<'_, '_> {
                     break if tag >> 3 == u64::from(number) {
                         Ok(())
                     } else {
-                        Err(self.malformed("a group that ends as another"))
+                        Err(self.malformed("a group ends with the number of another"))
                     };
                 }
                 self.skip((tag & 7) as u8, (tag >> 3) as u32, end, depth + 1)?;
@@ -143,7 +143,7 @@ impl Wire<'_, '_> {
                 at: self.pos,
                 limit: DEEPEST,
             })),
-            _ => Err(self.malformed("a wire type that does not exist")),
+            _ => Err(self.malformed("an invalid wire type")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! OMG IDL, as DDS recorders and rosbag2 write it: modules, structs, unions, enums, typedefs, constants.
+//! OMG IDL, as written by DDS recorders and rosbag2: modules, structs, unions, enums, typedefs, constants.
 
 mod resolve;
 
@@ -11,7 +11,7 @@ use crate::model::{Enumeration, Extensibility, MessageType, Scalar};
 use super::idl_tokens::{Token, Tokens, tokens};
 use resolve::Resolver;
 
-/// Reads the definition of `name` out of a text that may define more.
+/// Parses the definition of `name` in a text that may define more.
 pub(crate) fn parse(
     name: &str,
     text: &str,
@@ -42,7 +42,7 @@ pub(crate) fn parse(
     Ok(resolver.types)
 }
 
-/// The struct of that name, or the only one whose name ends so; else the last that is defined.
+/// The struct of that name, or the only one whose name ends with it; else the last that is defined.
 fn find_root(wanted: &str, parser: &Parser) -> Option<String> {
     let is_struct = |name: &&String| {
         matches!(
@@ -96,7 +96,7 @@ struct Member {
 #[derive(Clone)]
 enum TypeSyntax {
     Scalar(Scalar),
-    /// A byte that IDL calls by another name than a number's.
+    /// A byte under another name than a number's.
     Byte,
     Text(Option<String>),
     WideText(Option<String>),
@@ -200,14 +200,14 @@ impl Parser {
         self.definitions.insert(full, definition);
     }
 
-    /// Definitions up to the end of the text, or of the module that is open.
+    /// Definitions up to the end of the text, or of the open module.
     fn definitions_until_end(&mut self, depth: usize) -> Result<(), SchemaError> {
         loop {
             if self.tokens.is_at_end() {
                 return if depth == 0 {
                     Ok(())
                 } else {
-                    Err(self.error("a module does not end"))
+                    Err(self.error("a module is not closed"))
                 };
             }
             if depth > 0 && self.tokens.peek_is("}") {
@@ -221,7 +221,7 @@ impl Parser {
             match word.as_str() {
                 "module" => {
                     if depth >= MODULES_AT_MOST {
-                        return Err(self.error("modules are nested too deep"));
+                        return Err(self.error("modules are nested too deeply"));
                     }
                     let name = self.name()?;
                     self.expect("{")?;
@@ -252,7 +252,7 @@ impl Parser {
                     let value = self.tokens.text_until(&[";"]);
                     self.define(&name, Definition::Constant(value));
                 }
-                other => return Err(self.error(format!("'{other}' is not understood"))),
+                other => return Err(self.error(format!("unexpected '{other}'"))),
             }
             self.expect(";")?;
         }
@@ -401,7 +401,7 @@ impl Parser {
         Ok(())
     }
 
-    /// A bitmask is the number that it is held in.
+    /// A bitmask is the number that holds it.
     fn bitmask(&mut self, annotations: &Annotations) -> Result<(), SchemaError> {
         let name = self.name()?;
         self.expect("{")?;
@@ -421,7 +421,7 @@ impl Parser {
         Ok(())
     }
 
-    /// A name with the lengths of an array behind it.
+    /// A name, followed by the lengths of an array.
     fn declarator(&mut self, kind: TypeSyntax) -> Result<(String, TypeSyntax), SchemaError> {
         let name = self.name()?;
         let mut lengths = Vec::new();
@@ -436,11 +436,11 @@ impl Parser {
         Ok((name, kind))
     }
 
-    // A word of its own each, although some mean the same.
+    // A match arm for each word, although some mean the same.
     #[allow(clippy::match_same_arms)]
     fn kind(&mut self, depth: usize) -> Result<TypeSyntax, SchemaError> {
         if depth > 16 {
-            return Err(self.error("a type is nested too deep"));
+            return Err(self.error("a type is nested too deeply"));
         }
         if self.tokens.eat("::") {
             return self.named(String::new());
@@ -460,7 +460,7 @@ impl Parser {
             "double" => Scalar::Float64,
             "long" if self.tokens.eat("long") => Scalar::Int64,
             "long" if self.tokens.peek_is("double") => {
-                return Err(self.error("'long double' cannot be decoded"));
+                return Err(self.error("'long double' is not supported"));
             }
             "long" => Scalar::Int32,
             "unsigned" => match self.name()?.as_str() {

@@ -1,4 +1,4 @@
-//! What the names in an IDL text stand for.
+//! Resolves the names in an IDL text.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::model::{Case, Constant, Field, Kind, MessageType, Scalar, Struct};
 
 use super::{Definition, Member, StructSyntax, TypeSyntax, UnionSyntax, parse_integer};
 
-/// Turns definitions into types: names into places, constants into numbers.
+/// Converts definitions to types: names to indexes, constants to numbers.
 pub(super) struct Resolver<'a> {
     pub definitions: &'a HashMap<String, Definition>,
     pub language: &'static str,
@@ -20,7 +20,7 @@ pub(super) struct Resolver<'a> {
 const TYPES_AT_MOST: usize = 128;
 
 impl Resolver<'_> {
-    /// The full name that `name` has, seen from within `scope`.
+    /// The full name of `name`, seen from within `scope`.
     fn lookup(&self, name: &str, scope: &[String]) -> Option<String> {
         (0..=scope.len()).rev().find_map(|len| {
             let mut full = scope[..len].join("::");
@@ -54,7 +54,7 @@ impl Resolver<'_> {
         }
         Err(SchemaError::Unreadable {
             language: self.language,
-            reason: format!("'{text}' is not a number that is known"),
+            reason: format!("'{text}' is not a known number"),
         })
     }
 
@@ -65,7 +65,7 @@ impl Resolver<'_> {
         self.depth += 1;
         if self.depth > TYPES_AT_MOST {
             return Err(SchemaError::TooLarge {
-                reason: "types are nested too deep".to_owned(),
+                reason: "types are nested too deeply".to_owned(),
             });
         }
         let place = self.types.structs.len();
@@ -119,7 +119,7 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    /// rosidl writes a message's constants into a module beside it.
+    /// rosidl writes a message's constants into a module next to it.
     fn constants_of(&self, full: &str) -> Vec<Constant> {
         let prefix = format!("{full}_Constants::");
         let mut constants: Vec<Constant> = self
