@@ -71,7 +71,7 @@ async function layouts({ step, until, open, barriers, path_of }, page) {
     await page.getByRole("button", { name: "Close Log" }).click();
     const own = await kinds(page);
     await page.getByRole("button", { name: "Layouts" }).click();
-    await dialog.getByRole("button", { name: "Copy a link with it" }).click();
+    await dialog.getByRole("button", { name: "Copy a link" }).click();
     await until("a link", async () => Boolean(await dialog.getByRole("status").getAttribute("data-link")));
     const link = await dialog.getByRole("status").getAttribute("data-link");
     const other = await open(link);
@@ -83,7 +83,7 @@ async function layouts({ step, until, open, barriers, path_of }, page) {
   });
   await step("a layout of Foxglove is taken over as far as there are such panels, and the rest is named", async () => {
     const dialog = page.getByRole("dialog", { name: "Layouts" });
-    await dialog.getByLabel("A layout in a file").setInputFiles(path_of("foreign.json"));
+    await dialog.getByLabel("Layout file").setInputFiles(path_of("foreign.json"));
     await until("its panels", async () => (await kinds(page)).join() === "scene,plot,raw");
     const said = await dialog.getByRole("status").innerText();
     for (const word of ["the panel Teleop", "the tab two", "@abs"]) assert.ok(said.includes(word), said);
@@ -98,7 +98,7 @@ async function layouts({ step, until, open, barriers, path_of }, page) {
     fs.writeFileSync(path_of("broken.json"), '{"tree": {"split": "row", "first": 7}}');
     await page.getByRole("button", { name: "Layouts" }).click();
     const dialog = page.getByRole("dialog", { name: "Layouts" });
-    await dialog.getByLabel("A layout in a file").setInputFiles(path_of("broken.json"));
+    await dialog.getByLabel("Layout file").setInputFiles(path_of("broken.json"));
     await dialog.getByText("This file cannot be shown").waitFor();
     await dialog.getByRole("button", { name: "Close" }).click();
     assert.deepEqual(await kinds(page), before);
@@ -122,7 +122,7 @@ async function plots({ step, until, barriers, pixels }, page) {
     await until("its value", async () => Math.abs((await value("2*a + 10")) - (2 * (await value("a = /odom")) + 10)) < 1e-3);
   });
   await step("the figures of what is seen are those of the line", async () => {
-    await plot.getByRole("button", { name: "Figures of what is seen" }).click();
+    await plot.getByRole("button", { name: "Statistics of the visible range" }).click();
     const row = plot.locator(".figures tr", { hasText: "2*a + 10" }).locator("td");
     await until("three figures", async () => (await row.count()) === 3);
     const [least, most, mean] = (await row.allInnerTexts()).map(Number);
@@ -161,7 +161,7 @@ async function givenLayout({ step, until, open, serve }) {
     const { url } = await serve("serve", "asof-demo.mcap", "--layout", "foreign.json");
     const given = await open(url);
     await until("its panels", async () => (await kinds(given.page)).join() === "scene,plot,raw");
-    await given.page.locator(".toast", { hasText: "Of the layout was left out: " }).waitFor({ state: "attached" });
+    await given.page.locator(".toast", { hasText: "Not supported in this layout: " }).waitFor({ state: "attached" });
     await given.page.getByRole("button", { name: "Close Message" }).click();
     await given.page.reload();
     await until("a change is kept", async () => (await kinds(given.page)).join() === "scene,plot");
@@ -528,7 +528,7 @@ async function video({ step, until, open, serve, path_of, hues }) {
     const { url } = await serve("serve", "odd.mcap");
     const view = await open(`${url}#t=0`);
     await view.page.getByText(/cannot decode H\.265 \(hev1\.1\.6\.L93\.90\)|This video cannot be decoded/).waitFor();
-    await view.page.getByText("one that a decoder can start with").waitFor();
+    await view.page.getByText("there is no keyframe on").waitFor();
     await view.close();
   });
 }

@@ -48,12 +48,12 @@ export class Annotations {
       "form",
       { class: "along" },
       text,
-      h("label", { class: "along" }, stretch, "for all that plots show"),
+      h("label", { class: "along" }, stretch, "for the whole visible range"),
       h("button", { class: "text", type: "submit" }, "Mark"),
     );
     if (view.isWhole()) stretch.disabled = true;
     const dialog = h("dialog", { class: "keys note-dialog", "aria-label": "Mark this moment" }, h("h2", {}, "Mark this moment"), form, error, h("button", { class: "text", onclick: () => dialog.close() }, "Close"));
-    if (!this.canChange) error.textContent = this.context.summary.changes?.trouble ?? "Annotations are kept beside a recording that is one file on this machine; this one is not.";
+    if (!this.canChange) error.textContent = this.context.summary.changes?.trouble ?? "Annotations need a recording that is one file on this machine; this one is not.";
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       const [start, end] = stretch.checked ? [view.start, view.end] : [at, at];

@@ -246,7 +246,7 @@ export class Connection {
         // What was shown belongs to another time.
         for (const known of this.subscriptions.values()) known.last = undefined;
         this.lastFrames = undefined;
-        return this.tell("error", "The robot's clock was set back. What came before is gone.");
+        return this.tell("error", "The robot's clock was set back. Earlier messages are gone.");
       case "over":
       case "error":
         return this.tell("error", message.message);

@@ -47,8 +47,8 @@ export function controls(context: Context, setClock: (clock: Clock) => void) {
     speed.value = state.speed === null ? "" : String(state.speed);
     const lost = Object.values(state.dropped).reduce((a, b) => a + b, 0);
     dropped.hidden = lost === 0;
-    dropped.textContent = `${count(lost)} left out`;
-    dropped.title = "This window was too slow for them; the latest of each topic was shown instead.";
+    dropped.textContent = `${count(lost)} skipped`;
+    dropped.title = "This page was too slow for them; the latest message of each topic was shown instead.";
     document.documentElement.dataset.state = state.state;
     live.setAttribute("aria-pressed", String(Boolean(state.following)));
     gone.hidden = !state.gone;

@@ -28,14 +28,14 @@ class Parser {
   private names = new Set<string>();
 
   constructor(private text: string) {
-    if (text.length > 500) throw new Error("a formula has 500 letters at most");
+    if (text.length > 500) throw new Error("a formula can have at most 500 characters");
     this.tokens = [...text.matchAll(/\s*(\d+\.?\d*(?:e[+-]?\d+)?|\.\d+|[A-Za-z_]\w*|\S)/gi)].map((found) => ({ text: found[1], at: found.index }));
   }
 
   whole(): Expression {
     const of = this.sum();
     const rest = this.tokens[this.next];
-    if (rest) throw new Error(`'${rest.text}' is not expected at ${rest.at + 1}`);
+    if (rest) throw new Error(`'${rest.text}' is unexpected at ${rest.at + 1}`);
     return { names: [...this.names], of };
   }
 
@@ -87,7 +87,7 @@ class Parser {
       const value = Number(token.text);
       return () => value;
     }
-    if (!/^[A-Za-z_]/.test(token.text)) throw new Error(`'${token.text}' is not expected at ${token.at + 1}`);
+    if (!/^[A-Za-z_]/.test(token.text)) throw new Error(`'${token.text}' is unexpected at ${token.at + 1}`);
     if (this.take("(")) return this.call(token.text);
     if (token.text in CONSTANTS && !/^[a-z]$/.test(token.text)) return () => CONSTANTS[token.text];
     this.names.add(token.text);

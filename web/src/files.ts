@@ -9,7 +9,7 @@ import { bytes } from "./format";
 export class Files {
   readonly canOpen: boolean;
   private most: number;
-  private over = h("div", { class: "drop", hidden: true }, h("strong", {}, "Drop recordings to open them"), h("span", {}, "Several are shown beside each other, from their starts."));
+  private over = h("div", { class: "drop", hidden: true }, h("strong", {}, "Drop recordings to open them"), h("span", {}, "Several are shown side by side, aligned at their starts."));
 
   constructor(private context: Context) {
     const { changes } = context.summary;
@@ -31,7 +31,7 @@ export class Files {
   async open(files: File[]): Promise<void> {
     if (files.length === 0) return;
     const size = files.reduce((sum, file) => sum + file.size, 0);
-    if (size > this.most) return this.context.connection.report(`These files have ${bytes(size)}; up to ${bytes(this.most)} are copied. Open them with asof serve instead.`);
+    if (size > this.most) return this.context.connection.report(`These files have ${bytes(size)}; at most ${bytes(this.most)} can be copied. Open them with asof serve instead.`);
     try {
       let look: number | undefined;
       let done = 0;
@@ -61,7 +61,7 @@ export class Files {
       const request = new XMLHttpRequest();
       request.open("POST", path);
       request.upload.onprogress = (event) => told(event.loaded);
-      request.onerror = () => reject(new Error("The server did not take the file."));
+      request.onerror = () => reject(new Error("The server did not accept the file."));
       request.onload = () => {
         const answer = JSON.parse(request.responseText || "{}") as Record<string, unknown>;
         if (request.status === 200) resolve(answer);

@@ -176,7 +176,7 @@ export class Layout {
     const content = this.tree
       ? build(this.tree)
       : isWaiting
-        ? empty("Waiting for the robot", "Its topics appear on the left, and panels here, as soon as it says something.")
+        ? empty("Waiting for the robot", "Its topics appear on the left, and panels here, as soon as it publishes something.")
         : empty("No panels", "Click a topic on the left to add one, or reset the layout.");
     for (const [spec, panel] of this.panels)
       if (!used.has(spec)) {

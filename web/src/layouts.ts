@@ -22,7 +22,7 @@ export function layoutOf(value: unknown, topics: Topic[]): Imported {
     if (isForeign(value)) return fromForeign(value, topics);
     if ("tree" in value) return { tree: (value as LayoutFile).tree, left: [] };
   }
-  return { tree: undefined, left: ["all of it: this is not a layout"] };
+  return { tree: undefined, left: ["everything: this is not a layout"] };
 }
 
 /** The layout that an address carries, if it does. */
@@ -71,7 +71,7 @@ export class Layouts {
       event.preventDefault();
       if (name.value.trim()) this.keep(name.value.trim());
     });
-    const file = h("input", { type: "file", accept: ".json,application/json", "aria-label": "A layout in a file" });
+    const file = h("input", { type: "file", accept: ".json,application/json", "aria-label": "Layout file" });
     file.addEventListener("change", () => file.files?.[0] && void this.read(file.files[0]));
     const dialog = h(
       "dialog",
@@ -85,7 +85,7 @@ export class Layouts {
         "div",
         { class: "along" },
         h("button", { class: "text", onclick: () => this.download() }, "Save to a file"),
-        h("button", { class: "text", onclick: () => void this.copyLink() }, "Copy a link with it"),
+        h("button", { class: "text", onclick: () => void this.copyLink() }, "Copy a link"),
         h("button", { class: "text", onclick: () => this.layout.reset() }, "Reset"),
         h("button", { class: "text", onclick: () => dialog.close() }, "Close"),
       ),
@@ -101,7 +101,7 @@ export class Layouts {
   take(value: unknown): boolean {
     const { tree, left } = layoutOf(value, this.topics());
     const isShown = tree !== undefined && this.layout.apply(tree);
-    const missing = left.length > 0 ? `Left out: ${[...new Set(left)].join(", ")}.` : "";
+    const missing = left.length > 0 ? `Not supported: ${[...new Set(left)].join(", ")}.` : "";
     this.note.textContent = isShown ? `Shown. ${missing}` : `This file cannot be shown. ${missing}`;
     return isShown;
   }
@@ -117,7 +117,7 @@ export class Layouts {
           h("button", { class: "plain text", "aria-label": `Forget ${name}`, title: "Forget", onclick: () => this.forget(name) }, "✕"),
         ),
       ),
-      ...(entries.length === 0 ? [h("li", { class: "faint" }, "None has a name yet.")] : []),
+      ...(entries.length === 0 ? [h("li", { class: "faint" }, "No saved layouts yet.")] : []),
     );
   }
 
@@ -158,7 +158,7 @@ export class Layouts {
     const part = await packed(tree);
     if (part.length > LONGEST_LINK) return void (this.note.textContent = "This layout is too long for a link; save it to a file.");
     const address = `${location.origin}${location.pathname}#${this.moment()}&layout=${part}`;
-    this.note.textContent = "The link is copied.";
+    this.note.textContent = "Link copied.";
     try {
       await navigator.clipboard.writeText(address);
     } catch {

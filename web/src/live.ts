@@ -17,7 +17,7 @@ export function followRobot({ connection, summary, view }: Context, badge: HTMLE
     tellFacts();
     badge.classList.toggle("away", !held.connected);
     badge.textContent = held.connected ? "LIVE" : "NO ROBOT";
-    badge.title = held.connected ? "Follow the robot (end)" : "Nobody answers; trying again until somebody does";
+    badge.title = held.connected ? "Follow the robot (end)" : "No connection to the robot; retrying";
     follow();
   });
   let wasAt = 0;

@@ -21,7 +21,7 @@ import type { Summary } from "./types";
 
 const app = document.getElementById("app") as HTMLElement;
 const connection = new Connection();
-const lost = h("div", { class: "lost", role: "alert", hidden: true }, "The server has gone. Trying again …");
+const lost = h("div", { class: "lost", role: "alert", hidden: true }, "The connection to the server is lost. Retrying …");
 document.body.append(lost);
 applyTheme(stored("asof-theme") ?? "auto");
 app.append(h("div", { class: "boot" }, empty("Opening", "the recording …")));
@@ -61,7 +61,7 @@ function build(summary: Summary, linked: Tree | undefined): void {
   const sidebar = topicList(context, line.onDensity);
   const layout = layoutFor(context);
   // What was there before is an undo away.
-  if (linked && !layout.apply(linked)) connection.report("The layout in this link is not one that this page knows.");
+  if (linked && !layout.apply(linked)) connection.report("The layout in this link is not valid.");
   const address = link(context);
   const playing = controls(context, setClock);
   const layouts = new Layouts(layout, () => summary.topics, () => `t=${(connection.position() / 1e9).toFixed(3)}`);
@@ -70,7 +70,7 @@ function build(summary: Summary, linked: Tree | undefined): void {
   const none =
     summary.name === ""
       ? empty("No recording is open", "Drop one onto this page, or press Open.")
-      : empty("This recording has no messages", summary.problems.length > 0 ? damaged : "It was opened without trouble, but nothing was recorded into it.");
+      : empty("This recording has no messages", summary.problems.length > 0 ? damaged : "It is intact, but nothing was recorded.");
   const middle = summary.is_empty && !summary.live ? h("main", { class: "grid" }, none) : layout.element;
   if (isList) {
     // Nothing is open yet: there is nothing to play, and no topic.
@@ -104,7 +104,7 @@ function layoutFor(context: Context): Layout {
   // What was changed of a file's layout is kept for as long as the file stays as it is.
   const own = `${key} ${hash(JSON.stringify(summary.layout))}`;
   const { tree, left } = layoutOf(summary.layout, summary.topics);
-  const told = left.length > 0 ? `Of the layout was left out: ${[...new Set(left)].join(", ")}.` : "";
+  const told = left.length > 0 ? `Not supported in this layout: ${[...new Set(left)].join(", ")}.` : "";
   if (told) queueMicrotask(() => connection.report(told));
   return new Layout(context, own, stored(own) === undefined ? tree : undefined);
 }

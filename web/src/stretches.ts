@@ -12,7 +12,7 @@ export function stretchChoice({ connection, summary, view }: Context): HTMLEleme
   const text = ([start, end]: [number, number]) => `${time(start, "utc", summary.start, 0)} · ${span(end - start)}`;
   const select = h(
     "select",
-    { "aria-label": "Recording", title: "These lie far apart; one is shown at a time" },
+    { "aria-label": "Recording", title: "These recordings are far apart in time; one is shown at a time" },
     ...stretches.map((one, index) => h("option", { value: index }, `${index + 1} of ${stretches.length}: ${text(one)}`)),
   );
   let shown = -1;

@@ -21,7 +21,7 @@ export function topBar(context: Context, { layout, layouts, link, files }: { lay
       ? [held.age === null ? "" : `the last ${span(held.age)}`, bytes(held.bytes), `${count(held.messages)} messages`, held.left > 0 ? `${count(held.left)} have left` : ""]
       : [summary.format, bytes(summary.size), `${count(summary.messages)} messages`, span(summary.duration)];
     facts.textContent = all.filter(Boolean).join(" · ");
-    facts.title = held && held.crowded_out > 0 ? `${count(held.crowded_out)} of them left early: the memory for the window is full (--cache)` : "";
+    facts.title = held && held.crowded_out > 0 ? `${count(held.crowded_out)} of them left early, because the memory for the window is full (--cache)` : "";
   };
   tellFacts();
   const share = button("link", "Copy a link to this moment", () => {
@@ -75,7 +75,7 @@ function problemDrawer({ connection, summary }: Context) {
   const show = (all: Problem[]) => {
     chip.hidden = all.length === 0;
     chip.textContent = `⚠ ${all.length} ${all.length === 1 ? "problem" : "problems"}`;
-    drawer.replaceChildren(h("h2", {}, "Problems of this recording"), h("p", {}, "What could be read is shown; this could not, or not fully."), h("ul", {}, ...all.map(entry)));
+    drawer.replaceChildren(h("h2", {}, "Problems of this recording"), h("p", {}, "Everything that could be read is shown. The following could not be read, or only in part."), h("ul", {}, ...all.map(entry)));
   };
   show(summary.problems);
   connection.on("problems", show);

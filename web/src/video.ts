@@ -36,7 +36,7 @@ export class Video {
   /** Shows the picture as of a message. */
   async show(shown: Shown, isPlaying: boolean): Promise<void> {
     if (!("VideoDecoder" in window))
-      throw new Error(isSecureContext ? "This browser has no WebCodecs, which video is decoded with; Chrome, Edge, Safari and Firefox from 130 on have it." : "Browsers decode video for https and localhost alone: open this page on the robot itself, or through a tunnel or a proxy with TLS.");
+      throw new Error(isSecureContext ? "This browser does not have WebCodecs, which are needed to decode video; Chrome, Edge, Safari and Firefox from 130 on have it." : "Browsers decode video only on https and localhost: open this page on the robot itself, or through a tunnel or a proxy with TLS.");
     if (this.painted === shown.t) return;
     const goesOn = this.decoder?.state === "configured" && this.fed !== undefined && shown.t >= this.fed && shown.t - this.fed < FAR;
     if (!goesOn) return this.decode(shown, isPlaying, false);

@@ -8,7 +8,7 @@ function annotationsPanel(context: Context): Panel {
   const { annotations, connection, summary, view } = context;
   const element = h("div", { class: "body table", tabindex: 0, role: "region", "aria-label": "Annotations" });
   const draw = () => {
-    if (!annotations || annotations.notes.length === 0) return element.replaceChildren(empty("Nothing is marked", annotations?.canChange ? "Press m to mark a moment with a text." : (summary.changes?.trouble ?? "Annotations are kept beside a recording that is one file on this machine.")));
+    if (!annotations || annotations.notes.length === 0) return element.replaceChildren(empty("Nothing is marked", annotations?.canChange ? "Press m to mark a moment with a text." : (summary.changes?.trouble ?? "Annotations need a recording that is one file on this machine.")));
     const rows = annotations.notes.map((note) => {
       const go = () => {
         if (note.end > note.start) view.set(note.start, note.end);

@@ -15,7 +15,7 @@ function framesPanel(context: Context, _spec: PanelSpec): Panel {
     drawn = performance.now();
     if (edges.length === 0)
       return element.replaceChildren(
-        empty("No frames", context.summary.frame_topics.length > 0 ? "None is known at this time." : context.summary.live ? "The robot has said nothing of its frames yet." : "This recording has no transforms."),
+        empty("No frames", context.summary.frame_topics.length > 0 ? "None is known at this time." : context.summary.live ? "The robot has not published any transforms yet." : "This recording has no transforms."),
       );
     const children = new Map<string, Edge[]>();
     for (const edge of edges) children.set(edge.parent, [...(children.get(edge.parent) ?? []), edge]);

@@ -50,7 +50,7 @@ class Camera {
 
   private none(): HTMLElement {
     const isLive = this.context.summary.live;
-    return empty("No picture yet", isLive ? `${this.topic} has sent none yet.` : `The first one on ${this.topic} comes later; go on in the recording.`);
+    return empty("No picture yet", isLive ? `${this.topic} has sent none yet.` : `The first one on ${this.topic} comes later; play on or seek further.`);
   }
 
   private async paint(shown: Shown): Promise<void> {

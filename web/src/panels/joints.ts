@@ -9,7 +9,7 @@ function jointsPanel(context: Context, spec: PanelSpec): Panel {
   const topic = spec.topic ?? "";
   const element = h("div", { class: "body table", tabindex: 0, role: "region", "aria-label": `Joints ${topic}` }, empty("Waiting", `for joints on ${topic}`));
   const stop = context.connection.subscribe(topic, "columns", (shown) => {
-    if (shown.op === "nothing") return element.replaceChildren(empty("Nothing yet", `${topic} has no message by this time.`));
+    if (shown.op === "nothing") return element.replaceChildren(empty("Nothing yet", `${topic} has no message up to this time.`));
     if (shown.error) return element.replaceChildren(empty("This message cannot be decoded", shown.error));
     const columns = new Columns(shown);
     const names = columns.texts("name[]");

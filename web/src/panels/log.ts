@@ -23,7 +23,7 @@ interface Line {
 
 /** What the robot's programs said, by level and words; it follows the position. */
 class Log {
-  readonly least = h("select", { "aria-label": "Least level shown", title: "Least level shown" }, ...LEVELS.map((level, index) => h("option", { value: index }, level)));
+  readonly least = h("select", { "aria-label": "Lowest level shown", title: "Lowest level shown" }, ...LEVELS.map((level, index) => h("option", { value: index }, level)));
   readonly words = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the log" });
   readonly element: HTMLElement;
   private list: HTMLElement;

@@ -42,7 +42,7 @@ class Track {
       await this.context.connection.first();
       const { rows } = await ask<{ rows: [number, number | null, number | null][] }>("rows", { topic: this.topic, paths: "latitude,longitude" });
       this.rows = rows.filter(([, latitude, longitude]) => typeof latitude === "number" && typeof longitude === "number" && (latitude !== 0 || longitude !== 0)) as Fix[];
-      this.note.replaceChildren(this.rows.length === 0 ? empty("No position", `${this.topic} never knew where it was.`) : "");
+      this.note.replaceChildren(this.rows.length === 0 ? empty("No position", `${this.topic} has no valid position.`) : "");
       this.picture.redraw();
     } catch (error) {
       this.note.replaceChildren(empty("The track cannot be read", (error as Error).message));

@@ -14,7 +14,7 @@ function parametersPanel(context: Context): Panel {
   const draw = () => {
     const text = words.value.toLowerCase();
     const rows = known.filter(([name]) => name.toLowerCase().includes(text)).map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, typeof value === "string" ? value : JSON.stringify(value))));
-    if (known.length === 0) return element.replaceChildren(empty("No parameters", "None was logged by this time: PX4 logs and ROS 2 parameter events have some."));
+    if (known.length === 0) return element.replaceChildren(empty("No parameters", "None were logged up to this time. They come from PX4 logs and ROS 2 parameter events."));
     if (rows.length === 0) return element.replaceChildren(empty("Nothing matches", "Try other words."));
     element.replaceChildren(h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "parameter"), h("th", { scope: "col" }, "value"))), h("tbody", {}, ...rows)));
   };

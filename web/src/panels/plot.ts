@@ -441,7 +441,7 @@ function plotPanel(context: Context, spec: PanelSpec): Panel {
     title: [...new Set(plot.fields.map((field) => field.topic))].filter(Boolean).join(", "),
     controls: [
       h("button", { class: "plain text", title: "Add a formula over the lines", "aria-label": "Add a formula", onclick: () => plot.addFormula() }, "ƒ"),
-      h("button", { class: "plain text", title: "Least, greatest and mean of what is seen", "aria-label": "Figures of what is seen", onclick: () => plot.toggleFigures() }, "Σ"),
+      h("button", { class: "plain text", title: "Minimum, maximum and mean of the visible range", "aria-label": "Statistics of the visible range", onclick: () => plot.toggleFigures() }, "Σ"),
       saveChoice({ "PNG picture": () => plot.savePicture(), "SVG drawing": () => plot.saveVector(), "CSV table": () => plot.saveTable() }),
     ],
     spec: () => ({ kind: "plot", fields: plot.fields }),

@@ -48,7 +48,7 @@ class MessageTree {
     if (!shown) return;
     if (shown.op === "nothing") {
       this.head.replaceChildren();
-      return this.tree.replaceChildren(empty("Nothing yet", context.summary.live ? `${topic} has said nothing yet.` : `${topic} has no message by this time; go on in the recording.`));
+      return this.tree.replaceChildren(empty("Nothing yet", context.summary.live ? `${topic} has no message yet.` : `${topic} has no message up to this time; play on or seek further.`));
     }
     this.head.replaceChildren(
       h("span", {}, shown.type || "no type"),

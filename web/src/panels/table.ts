@@ -59,7 +59,7 @@ class MessageTable {
 
   private draw(): void {
     const { context, shown, topic } = this;
-    if (shown.length === 0) return this.element.replaceChildren(empty("Nothing yet", `${topic} has no message by this time.`));
+    if (shown.length === 0) return this.element.replaceChildren(empty("Nothing yet", `${topic} has no message up to this time.`));
     const rows = shown.map((one) => flat(one.data ?? null)).reverse();
     const all = [...new Set(rows.flatMap((row) => [...row.keys()]))];
     const names = all.slice(0, COLUMNS);

@@ -29,7 +29,7 @@ class Curve {
     public fields: Field[],
     public isEqual: boolean,
   ) {
-    this.picture = canvas("Fields over another", (context2d, width, height) => this.draw(context2d, width, height));
+    this.picture = canvas("One field over another", (context2d, width, height) => this.draw(context2d, width, height));
     this.picture.element.classList.add("fill");
     this.element = h("div", { class: "body xy" }, this.legend, this.picture.element, this.note);
     this.navigate();
@@ -63,7 +63,7 @@ class Curve {
       );
     this.legend.replaceChildren(...fields.map(entry));
     this.curves = [];
-    const advice = fields.length === 0 ? "Open a topic on the left and drag a number here: the first is drawn to the right." : "Drag another number here: it is drawn up.";
+    const advice = fields.length === 0 ? "Open a topic on the left and drag a number here: the first is the horizontal axis." : "Drag another number here: it is the vertical axis.";
     this.note.replaceChildren(fields.length < 2 ? empty("Nothing to draw", advice) : "");
     void this.read();
   }

@@ -44,13 +44,13 @@ export function layerList(view: SceneView) {
       const range = row.querySelector<HTMLElement>(".range");
       if (range && range.textContent !== layer.range) range.textContent = layer.range;
     }
-    const rate = view.load.rate === undefined ? "" : `at most ${view.load.rate} ${view.load.rate === 1 ? "picture" : "pictures"} a second`;
-    const left = leftOut > 0 ? `${leftOut.toLocaleString("en")} of ${(messages + leftOut).toLocaleString("en")} messages left out` : "";
+    const rate = view.load.rate === undefined ? "" : `at most ${view.load.rate} ${view.load.rate === 1 ? "frame" : "frames"} per second`;
+    const left = leftOut > 0 ? `${leftOut.toLocaleString("en")} of ${(messages + leftOut).toLocaleString("en")} messages skipped` : "";
     const lost = dropped > 0 ? `${dropped.toLocaleString("en")} dropped` : "";
     const text = [rate, left, lost].filter(Boolean).join(", ");
     if (counts.textContent === text) return;
     counts.textContent = text;
-    counts.title = rate ? "Without a graphics card there are fewer pictures; the messages between two of them are left out" : "They gave way to a newer message of their topic before a picture was due";
+    counts.title = rate ? "Without a graphics card fewer frames are drawn; the messages in between are skipped" : "A newer message of the same topic replaced them before the next frame was drawn";
   };
   return { element, draw, count };
 }
@@ -82,7 +82,7 @@ function settingsOf(view: SceneView, name: string): HTMLElement {
     ],
     grid: [
       ...(others.length > 0 ? [choice("layer", "by", others)] : []),
-      choice("colours", "palette", [["", "as it suits"], ["map", "map"], ["costmap", "costmap"], ["range", "blue to red"]]),
+      choice("colours", "palette", [["", "automatic"], ["map", "map"], ["costmap", "costmap"], ["range", "blue to red"]]),
     ],
   };
   const own = fields[role ?? name] ?? (name === "robot" ? [] : [h("label", {}, "colour", tint), number("size", "size", 0.1)]);

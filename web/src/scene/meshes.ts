@@ -28,7 +28,7 @@ export async function loadMesh(uri: string, material?: three.Material): Promise<
       // Robots are drawn with z up, as the file has it: the loader is not to turn it.
       const text = new TextDecoder().decode(bytes).replace(/<up_axis>\s*Z_UP\s*<\/up_axis>/, "<up_axis>Y_UP</up_axis>");
       const collada = new ColladaLoader(manager).parse(text, "");
-      if (!collada) throw new Error("it is not a COLLADA file");
+      if (!collada) throw new Error("not a COLLADA file");
       collada.scene.rotation.set(0, 0, 0);
       return collada.scene;
     }
@@ -41,7 +41,7 @@ export async function loadMesh(uri: string, material?: three.Material): Promise<
       return up;
     }
     default:
-      throw new Error("meshes are read as STL, OBJ, DAE and glTF");
+      throw new Error("supported meshes are STL, OBJ, DAE and glTF");
   }
 }
 
