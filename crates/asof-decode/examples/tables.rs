@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let (batches, rows, columns) = rows.get(topic).copied().unwrap_or_default();
             println!(
                 "  {topic}: {rows} rows of {columns} columns in {batches} batches by {}, since {}; {} not decoded",
-                report.assignment.layer.as_deref().unwrap_or("nobody"),
+                report.assignment.layer.as_deref().unwrap_or("no layer"),
                 report.assignment.reason,
                 report.failed,
             );

@@ -155,7 +155,7 @@ mod tests {
         file.write_all(b"one").expect("written");
         let patience = Instant::now() + Duration::from_secs(20);
         while shared.state.lock().syncs == 0 {
-            assert!(Instant::now() < patience, "nobody asked the disk");
+            assert!(Instant::now() < patience, "the file was not synced");
             thread::sleep(Duration::from_millis(5));
         }
         file.write_all(b"two").expect("written");

@@ -359,7 +359,7 @@ mod tests {
         let waiting = Waiting::new(100, Duration::ZERO);
         let (deaf, other) = (waiting.connect(), waiting.connect());
         let held = deaf.try_reserve(100).expect("room");
-        // It is being sent: nobody has to go.
+        // It is being sent: no connection has to be ended.
         assert!(other.try_reserve(1).is_none());
         assert!(!deaf.is_ended());
         deaf.note_blocked();

@@ -150,7 +150,7 @@ impl SemanticTable {
         let items = list
             .values()
             .as_struct_opt()
-            .ok_or_else(|| ArrowError::CastError("rows that are no structs".to_owned()))?;
+            .ok_or_else(|| ArrowError::CastError("rows that are not structs".to_owned()))?;
         for (path, view) in &self.columns {
             arrays.push(seen(walk(items.columns(), &path.0)?, *view)?);
         }

@@ -225,7 +225,7 @@ impl<'a> NodeReader<'a> {
     fn told<T>(self, result: Result<T, Fault>) -> Result<T, Fault> {
         result.map_err(|mut fault| {
             if !fault.is_complete {
-                fault.reason = format!("it is {}, but {}", self.kind(), fault.reason);
+                fault.reason = format!("it is {}; {}", self.kind(), fault.reason);
                 fault.is_complete = true;
             }
             fault
@@ -383,7 +383,7 @@ impl<'a> NodeReader<'a> {
             return Ok(value);
         }
         let read = len - items.places.len();
-        let reason = format!("there are {len} elements, but {read} are expected");
+        let reason = format!("there are {len} elements, expected {read}");
         Err(Fault::new(reason, !is_list))
     }
 }

@@ -243,7 +243,7 @@ mod tests {
                 assert_eq!(hash.as_deref(), Some("RIHS01_5c6a"), "{told:?}");
             }
         }
-        // A length that lies, and a hash that is no text.
+        // A wrong length, and a hash that is not text.
         assert_eq!(announced_type_hash(b"\xff\xff\xff\xfftypehash=x;"), None);
         assert_eq!(announced_type_hash(b"typehash=\xff;"), None);
         assert_eq!(announced_type_hash(b"typehash=;"), None);
