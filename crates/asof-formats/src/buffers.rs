@@ -64,7 +64,7 @@ impl BufferPool {
         let mut inner = self.lock();
         inner.free.push(buffer);
         let leaving = inner.surplus();
-        // They leave when nobody waits for the pool any longer: the system takes its time for large ones.
+        // Dropped without the lock: the system takes its time for large ones.
         drop(inner);
         drop(leaving);
     }

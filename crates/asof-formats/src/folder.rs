@@ -16,7 +16,7 @@ pub(crate) const MAX_FOLDER_DEPTH: usize = 8;
 /// What a ROS 2 bag is described in.
 pub(crate) const METADATA: &str = "metadata.yaml";
 
-/// The files that a ROS 2 bag's `metadata.yaml` lists; `None` where there is none that can be read.
+/// The files that a ROS 2 bag's `metadata.yaml` lists; `None` if there is none that can be read.
 pub(crate) fn parts_by_metadata(path: &Path) -> Result<Option<Vec<String>>, SourceError> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,

@@ -1,7 +1,7 @@
 //! The records of a ROS 1 bag, version 2.0, one at a time, trusting nothing.
 //!
-//! A record is a header and data, each behind its length; a header is a list of `name=value` fields, each
-//! behind its length, in any order.
+//! A record is a header and data, each after its length; a header is a list of `name=value` fields, each
+//! after its length, in any order.
 
 use asof_core::Stamp;
 

@@ -67,7 +67,7 @@ impl<'a> Scan<'a> {
             at = self.step(at, end)?;
         }
         self.close_bare();
-        // A file that ends here may have been cut among the index records: nobody knows how many there were.
+        // A file that ends here may have been truncated among the index records: their number is unknown.
         self.indexes = None;
         Ok(())
     }
@@ -218,7 +218,7 @@ impl<'a> Scan<'a> {
         Ok(next.unwrap_or(end))
     }
 
-    /// Keeps what is readable of a chunk that reaches past the end, and goes on behind it.
+    /// Keeps what is readable of a chunk that reaches past the end, and goes on after it.
     fn salvage_chunk(
         &mut self,
         frame: Frame,
@@ -233,7 +233,7 @@ impl<'a> Scan<'a> {
         self.problems
             .push(Problem::at(ProblemKind::Truncated, frame.at, message));
         if fields.compression == Some(b"none") {
-            // The records found behind its head are its own messages.
+            // The records found after its header are its own messages.
             return Ok(frame.data());
         }
         let chunk_end = self.find_behind_chunk(frame.data(), end)?.unwrap_or(end);

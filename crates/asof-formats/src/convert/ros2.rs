@@ -21,18 +21,18 @@ pub(super) struct Transcoder {
 /// One step of the way: takes from the front of the one payload, adds to the end of the other.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
-    /// So many values of this width.
+    /// This many values of this width.
     Copy(usize, usize),
-    /// So many bytes that ROS 2 has no place for.
+    /// This many bytes that ROS 2 does not have.
     Drop(usize),
     Text,
     /// A sequence of values of this width.
     Words(usize),
     /// A sequence of anything else, and the least that an element takes.
     Each(Vec<Step>, usize),
-    /// So many of anything else.
+    /// This many of anything else.
     Times(usize, Vec<Step>),
-    /// So many zeros of this width, for a field that ROS 1 has not.
+    /// This many zeros of this width, for a field that ROS 1 does not have.
     Zeros(usize, usize),
     EmptyText,
     /// A message without fields has one byte in CDR.
@@ -44,7 +44,7 @@ enum Step {
 pub(super) struct Malformed;
 
 impl Transcoder {
-    /// The way for a channel; an error says why there is none.
+    /// The conversion for a channel; the error is why there is none.
     pub fn new(channel: &Channel, definitions: &Definitions) -> Result<Self, String> {
         let schema = channel.schema.as_deref().ok_or("it has no definition")?;
         let text = std::str::from_utf8(&schema.data).map_err(|_| "its definition is not text")?;

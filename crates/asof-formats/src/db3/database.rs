@@ -18,7 +18,7 @@ pub(crate) struct Database {
     path: PathBuf,
     is_immutable: bool,
     may_map: bool,
-    /// Bytes that the file has, and that it should have, where somebody cut it.
+    /// The actual and the expected size of the file, if it was truncated.
     cut: Option<(u64, u64)>,
     idle: Mutex<Vec<Connection>>,
 }
@@ -121,7 +121,7 @@ impl Database {
 
     /// Whether the file alone holds everything: no log of recent changes belongs to it.
     ///
-    /// Where SQLite has locks to hold, it finds and settles a journal that a writer left behind by itself.
+    /// With locks, SQLite finds and settles a journal that a writer left over by itself.
     pub fn is_all_in_one_file(&self) -> bool {
         if self.is_immutable {
             !self.has_beside("-wal") && !self.has_beside("-journal")
@@ -130,7 +130,7 @@ impl Database {
         }
     }
 
-    /// Runs `work` while nobody may write to the file.
+    /// Runs `work` under a lock that keeps writers out.
     pub fn unchanging<T>(&self, work: impl FnOnce() -> T) -> Result<T, SourceError> {
         if self.is_immutable {
             return Ok(work());
@@ -146,7 +146,7 @@ impl Database {
         })
     }
 
-    /// Runs `work` on a connection that nobody else uses.
+    /// Runs `work` on a connection of its own.
     pub fn with<T>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,

@@ -30,9 +30,9 @@ pub(crate) struct Section {
     /// Places within the section are counted from this id.
     pub base: i64,
     pub range: TimeRange,
-    /// Topics by the file's numbers, sorted, with the count of messages; not there while nobody has looked.
+    /// Topics by the file's ids, sorted, with the count of messages; not set until the section is read.
     pub topics: OnceLock<Vec<(i64, u64)>>,
-    /// Bytes of payload, as stored; about, where nobody has looked.
+    /// Payload bytes as stored; an estimate until the section is read.
     pub bytes: u64,
     pub rows: u64,
 }

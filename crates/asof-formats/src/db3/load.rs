@@ -164,7 +164,7 @@ impl Db3 {
         if is_news {
             let what = "have no number as topic or time; they are left out";
             report(ProblemKind::BadRecord, seen.odd, what);
-            let what = "are on topics that nobody defined; they are left out";
+            let what = "are on undefined topics and were skipped";
             report(ProblemKind::UnknownReference, seen.unknown, what);
             let difference = rows.abs_diff(section.rows);
             let what = "are in the index of times or in the file, but not in both";
@@ -266,7 +266,7 @@ struct Seen {
     overflow: u64,
     /// Messages without a number as topic or time.
     odd: u64,
-    /// On topics that nobody defined.
+    /// On undefined topics.
     unknown: u64,
     /// Earlier or later than the section is said to be.
     outside: u64,

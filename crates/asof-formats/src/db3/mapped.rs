@@ -63,7 +63,7 @@ impl MappedMessages {
         })
     }
 
-    /// Whether nobody has written to the file since it was opened.
+    /// Whether the file is unchanged since it was opened.
     pub fn is_unchanged(&self) -> bool {
         change_counter(&self.map) == Some(self.change_counter)
     }

@@ -30,7 +30,7 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// As every version of rosbag2 has them, behind the id.
+    /// As every version of rosbag2 has them, after the id.
     const USUAL: Columns = Columns {
         topic: 1,
         time: 2,
@@ -427,7 +427,7 @@ fn outside(page: u32) -> PageError {
     PageError { page, what }
 }
 
-/// The rows of a table, in order of their ids. Ends behind an error.
+/// The rows of a table, sorted by id. Ends after an error.
 pub(crate) struct Rows<'a> {
     table: &'a Table,
     file: &'a [u8],
@@ -466,7 +466,7 @@ impl Rows<'_> {
         self.leaf.number
     }
 
-    /// The next row of the leaf; `None` behind its last one, and behind the last that is wanted.
+    /// The next row of the leaf; `None` after its last one, and after the last that is wanted.
     #[inline]
     fn next_of_leaf(&mut self) -> Option<Result<PageRow, &'static str>> {
         while let Some((at, rest)) = self.leaf.cells.split_first_chunk() {
@@ -643,7 +643,7 @@ fn key(page: &[u8], index: usize) -> Result<i64, &'static str> {
         .ok_or("a cell leaves its page")
 }
 
-/// Child `index` of an interior page; `None` behind the last.
+/// Child `index` of an interior page; `None` after the last.
 fn child_of(page: &[u8], index: usize) -> Result<Option<u32>, &'static str> {
     let cells = usize::from(be16(page, 3).unwrap_or(0));
     let at = match index.cmp(&cells) {
@@ -684,7 +684,7 @@ fn integer(record: &[u8], at: usize, kind: u64) -> Result<Option<i64>, &'static 
     Ok(Some(i64::from_be_bytes(wide)))
 }
 
-/// A number of up to nine bytes, and what is behind it.
+/// A number of up to nine bytes, and the offset after it.
 #[inline]
 fn varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     // Nearly all are of up to four bytes. Seven bits of each count; the last one has its highest bit clear.

@@ -186,7 +186,7 @@ fn leave_out_beyond(
     let beyond = before - found.len();
     if beyond > 0 {
         let message = format!(
-            "{beyond} messages are on topics that nobody defined, beyond the first {NAMELESS_AT_MOST} of such topics; they are left out"
+            "{beyond} messages are on undefined topics beyond the first {NAMELESS_AT_MOST} of these and were skipped"
         );
         problems.push(Problem::whole(ProblemKind::UnknownReference, message));
     }

@@ -31,7 +31,7 @@ pub(crate) fn of_lz4(frames: &[u8], limit: usize) -> Vec<u8> {
     contents
 }
 
-/// Bytes of checksum behind each block, and behind the last.
+/// Bytes of checksum after each block, and after the last.
 struct Checksums {
     of_block: usize,
     of_contents: usize,
@@ -65,7 +65,7 @@ fn append(data: &[u8], is_compressed: bool, contents: &mut Vec<u8>, limit: usize
     rest.is_empty()
 }
 
-/// One run of literals, and the copy behind it; `None` where the data or the room ends, or the copy is of nothing.
+/// One run of literals, and the copy after it; `None` if the data or the space ends, or the copy is of nothing.
 fn append_sequence(rest: &mut &[u8], contents: &mut Vec<u8>, limit: usize) -> Option<()> {
     let token = take_u8(rest)?;
     let literals = take_length(token >> 4, rest)?;

@@ -65,7 +65,7 @@ impl Mcap {
         Ok(())
     }
 
-    /// Sections that nobody indexed have to be opened, as long as they may hold something later.
+    /// Sections without an index have to be read, as long as they may hold something later.
     fn search_unindexed(
         &self,
         topics: &Topics,

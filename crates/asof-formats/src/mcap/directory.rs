@@ -66,9 +66,9 @@ pub(crate) enum SectionKind {
 pub(crate) enum Contents {
     /// These, by the file's numbers, with the place of each one's message index.
     Indexed(Box<[(u16, u64)]>),
-    /// These, sorted; nobody wrote where their messages are.
+    /// These, sorted; the positions of their messages are not recorded.
     Listed(Box<[u16]>),
-    /// Nobody knows without looking.
+    /// Unknown until the section is read.
     Unknown,
 }
 

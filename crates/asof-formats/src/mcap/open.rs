@@ -48,7 +48,7 @@ impl From<SourceError> for Setback {
     }
 }
 
-/// Where the records start. A file that begins with other bytes is none of ours, unless it ends as one.
+/// The offset of the first record. A file with other first bytes is not an MCAP file, unless it ends like one.
 fn check_magic(storage: &dyn Storage) -> Result<u64, SourceError> {
     let unreadable = |reason: String| SourceError::Unreadable {
         place: storage.name().to_owned(),
@@ -82,7 +82,7 @@ fn ends_with_magic(storage: &dyn Storage) -> Result<bool, SourceError> {
     Ok(size >= 2 * MAGIC_LEN && storage.get(size - MAGIC_LEN, MAGIC_LEN)? == mcap::MAGIC)
 }
 
-/// Where the records end: at the magic behind them, or where the file does.
+/// The end of the records: at the magic after them, or at the end of the file.
 pub(crate) fn records_end(storage: &dyn Storage) -> Result<u64, SourceError> {
     Ok(if ends_with_magic(storage)? {
         storage.size() - MAGIC_LEN

@@ -10,7 +10,7 @@ use crate::sections::Tally;
 const EMPTY_INDEX: u64 = 15;
 /// An entry of a message index: a time and a place.
 const ENTRY: u64 = 16;
-/// So many log times are handed out at once, 32 MB of them.
+/// The most log times that are returned at once, 32 MB of them.
 const MOST_TIMES: u64 = 4 << 20;
 
 impl Mcap {

@@ -131,7 +131,7 @@ pub(crate) struct ChunkHeader {
 impl ChunkHeader {
     /// The longest name of a compression that is taken seriously.
     const LONGEST_NAME: usize = 32;
-    /// Later versions may add fields behind the data; not more than this is taken for such.
+    /// Later versions may add fields after the data, at most this many bytes.
     const LATER_FIELDS: u64 = 4096;
     /// Enough bytes to parse any header whose compression has a plausible name.
     pub const MAX_LEN: u64 = 8 * 3 + 4 + 4 + Self::LONGEST_NAME as u64 + 8;
@@ -219,7 +219,7 @@ impl AttachmentHeader {
         })
     }
 
-    /// Bytes of the record's contents that are not data: this header and the checksum behind the data.
+    /// Bytes of the record's contents that are not data: this header and the checksum after the data.
     pub fn end(&self) -> Option<u64> {
         self.data_start.checked_add(self.data_len)?.checked_add(4)
     }

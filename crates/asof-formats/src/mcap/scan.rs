@@ -29,7 +29,7 @@ pub(crate) struct Scan<'a> {
     /// Messages by the file's channel numbers, as far as message indexes and bare messages tell.
     pub counts: BTreeMap<u16, u64>,
     bare: Option<Bare>,
-    /// Directly behind a chunk: the message indexes seen so far, which belong to the last section.
+    /// After a chunk: the message indexes seen so far, which belong to the last section.
     indexes: Option<Vec<MessageIndexPlace>>,
     /// Where the data section ends, and its checksum.
     pub data_end: Option<(u64, u32)>,
@@ -45,7 +45,7 @@ struct Bare {
     channels: Vec<u16>,
 }
 
-/// A message index behind a chunk: its channel, where it is, and how many messages it lists.
+/// A message index after a chunk: its channel, its offset, and how many messages it lists.
 struct MessageIndexPlace {
     channel: u16,
     offset: u64,
@@ -56,12 +56,12 @@ struct MessageIndexPlace {
 const BARE_RUN_BYTES: u64 = 1 << 20;
 /// How much is looked at at once when searching for the next record.
 const SEARCH_WINDOW: u64 = 1 << 20;
-/// So many private records are remembered, for those who copy the file.
+/// The most private records that are remembered, for copies of the file.
 const PRIVATE_AT_MOST: usize = 1 << 20;
 /// A small record (a schema, a channel, metadata) longer than this is taken for damage.
 const LARGEST_SMALL_RECORD: u64 = 256 << 20;
 
-/// What is wrong with a file of this size that nobody has closed.
+/// The problem of a file of this size that was never closed.
 pub(super) fn no_footer(size: u64) -> Problem {
     Problem::at(
         ProblemKind::Truncated,
@@ -130,7 +130,7 @@ impl<'a> Scan<'a> {
         Ok(ChunkHeader::parse(&front).is_some_and(|chunk| chunk.is_plausible(header.len)))
     }
 
-    /// Takes note of a record that lies whole in the file; `false` if it is none after all.
+    /// Handles a record that is complete in the file; `false` if it is not a record after all.
     fn meet(&mut self, header: RecordHeader) -> Result<bool, SourceError> {
         if header.opcode != op::MESSAGE {
             self.close_bare();
@@ -315,7 +315,7 @@ impl<'a> Scan<'a> {
     }
 
     fn meet_attachment(&mut self, header: RecordHeader) -> Result<bool, SourceError> {
-        // Name and media type are short; the data behind them is not touched.
+        // Name and media type are short; the data after them is not touched.
         let front = self.storage.get(header.body(), header.len.min(64 << 10))?;
         let attachment = AttachmentHeader::parse(&front)
             .filter(|a| a.end().is_some_and(|end| end <= header.len));

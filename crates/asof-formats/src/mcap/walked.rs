@@ -22,7 +22,7 @@ pub(super) struct Walked {
     pub problems: Problems,
     /// Messages by the file's channel numbers.
     pub counts: BTreeMap<u16, u64>,
-    /// So many of the first sections were searched for definitions, and need not be again.
+    /// The number of sections, from the first, that were searched for definitions and need not be again.
     pub searched: usize,
 }
 

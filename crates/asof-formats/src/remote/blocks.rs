@@ -32,7 +32,7 @@ struct State {
     used_at: HashMap<u64, u64>,
     clock: u64,
     pending: HashSet<u64>,
-    /// The block behind the last one that was asked for, and how far ahead that was.
+    /// The block after the last one that was requested, and how far ahead that was.
     next: u64,
     ahead: u64,
 }

@@ -47,7 +47,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// The next place of the plan that nobody works on.
+    /// The next index of the plan that no thread works on.
     next: usize,
     /// The place of the plan that is to be taken next.
     taken: usize,
@@ -127,7 +127,7 @@ impl Prefetch {
                 state.loaded.insert(other, result);
                 state
             } else {
-                // Somebody else is at it.
+                // Another thread is loading it.
                 state.waited_for = Some(place);
                 let mut state = shared
                     .ready

@@ -225,13 +225,13 @@ pub(crate) struct Layout {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// So many bytes from this place, of values that are this wide.
+    /// This many bytes from this offset, of values of this width.
     Copy {
         width: usize,
         from: usize,
         len: usize,
     },
-    /// Text of at most so many bytes, filled up with zeros.
+    /// Text of at most this many bytes, padded with zeros.
     Text {
         from: usize,
         len: usize,

@@ -29,7 +29,7 @@ pub(crate) enum Met<'a> {
     Cut(Head),
 }
 
-/// Messages that have to be believable, one behind the other, before damage counts as over.
+/// The number of consecutive believable messages after which damage counts as over.
 const CHAIN: usize = 4;
 
 impl<'a> Walk<'a> {
@@ -76,7 +76,7 @@ impl<'a> Walk<'a> {
             };
             return match (head.kind, body) {
                 (kind::SYNC, body) => body == SYNC,
-                // On an id that nobody subscribed to, data mean nothing, but a log that began late has them.
+                // Data on an id without a subscription means nothing, but a log that began late has some.
                 (kind::DATA, &[low, high, ..]) => {
                     let id = u16::from_le_bytes([low, high]);
                     streams
@@ -97,7 +97,7 @@ impl<'a> Walk<'a> {
         self.bytes.get(from..from + head.len as usize)
     }
 
-    /// Whether a message of a known kind, or the end, is right behind this one.
+    /// Whether a message of a known kind, or the end, follows this one.
     fn is_followed(&self, head: Head) -> bool {
         let next = (head.end() - self.base) as usize;
         if next == self.bytes.len() {
