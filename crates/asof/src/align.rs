@@ -1,4 +1,4 @@
-//! Topics side by side: for each message of one, or each instant of a grid, what others have for it.
+//! Topics side by side: for each message of one topic, or each instant of a grid, the matching rows of others.
 //!
 //! ```
 //! use std::time::Duration;
@@ -43,23 +43,23 @@ use side::{LoadedSide, Side};
 pub struct AlignOptions {
     /// Which message of a topic goes with an instant.
     pub pick: Pick,
-    /// By which time; `None` for the stamps in the messages where all topics have them, and log times elsewhere.
+    /// The time to align by; `None` for the stamps in the messages where all topics have them, and log times elsewhere.
     pub on: Option<On>,
-    /// A message that is farther away than this does not count.
+    /// The largest distance between a message and its instant; messages farther away are ignored.
     pub tolerance: Option<Duration>,
-    /// The wanted columns of each topic, as [`TopicOptions`](asof_decode::TopicOptions) has them; all of a topic that is
-    /// not named.
+    /// The wanted columns of each topic, in the form of [`TopicOptions`](asof_decode::TopicOptions); all columns of topics
+    /// that are not listed.
     pub columns: BTreeMap<String, Vec<String>>,
-    /// The log times of the anchor's messages, or the ends of the grid.
+    /// The range of log times of the anchor's messages, or of the grid.
     pub range: TimeRange,
     /// A batch has at most this many rows.
     pub rows: usize,
-    /// What the topics that are looked up may take in memory.
+    /// The memory limit of the topics that are looked up, in bytes.
     pub most_bytes: usize,
 }
 
 impl Default for AlignOptions {
-    /// The nearest message, however far away, of all columns; up to 2 GB are held.
+    /// The nearest message at any distance, with all columns; at most 2 GB are held.
     fn default() -> Self {
         AlignOptions {
             pick: Pick::Nearest,
@@ -73,7 +73,7 @@ impl Default for AlignOptions {
     }
 }
 
-/// A time that messages are put side by side by.
+/// The time by which messages are aligned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(
     feature = "lerobot",
@@ -81,7 +81,7 @@ impl Default for AlignOptions {
     serde(rename_all = "snake_case")
 )]
 pub enum On {
-    /// When they were measured, as they say themselves.
+    /// When they were measured, according to their own stamps.
     Stamp,
     /// When they were recorded.
     #[cfg_attr(feature = "lerobot", serde(alias = "log"))]
@@ -89,7 +89,7 @@ pub enum On {
 }
 
 impl On {
-    /// The column that has it.
+    /// The column that holds it.
     pub const fn column(self) -> &'static str {
         match self {
             On::Stamp => Timeline::Stamp.name(),
@@ -98,11 +98,11 @@ impl On {
     }
 }
 
-/// Why topics cannot be put side by side.
+/// Why topics cannot be aligned.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AlignError {
-    /// A topic is not there, or cannot be decoded.
+    /// A topic does not exist, or cannot be decoded.
     #[error(transparent)]
     Rows(#[from] RowsError),
     /// The source failed.
@@ -114,37 +114,37 @@ pub enum AlignError {
         /// The topic.
         topic: String,
     },
-    /// More would have to be held than is allowed.
+    /// The topics need more memory than the limit.
     #[error(
         "the messages on {topic} take more than the {most} bytes that may be held; choose fewer columns, or a shorter time"
     )]
     TooLarge {
         /// The topic.
         topic: String,
-        /// What may be held.
+        /// The limit, in bytes.
         most: usize,
     },
-    /// A rate that is not one.
+    /// The rate is out of range.
     #[error("{hz} is not a rate: it is more than 0 and at most 1,000,000,000 per second")]
     Rate {
-        /// What was given.
+        /// The rate that was given.
         hz: f64,
     },
-    /// Nothing to put side by side.
+    /// No topic was named.
     #[error("no topic is named")]
     NoTopics,
-    /// Arrow refused, which is a defect of this crate.
+    /// Arrow rejected the table, which is a defect of this crate.
     #[error("cannot make the table: {0}")]
     Arrow(#[from] ArrowError),
 }
 
-/// Topics side by side. It holds no messages: [`read`](Self::read) reads the source, again and again.
+/// Topics side by side. It holds no messages: each [`read`](Self::read) reads the source again.
 ///
-/// The first column is `time`, by which they are put side by side. The columns of a topic are named after it:
-/// `/odom.pose.pose.position.x`. Of each topic that is looked up, `/odom offset` says by how many nanoseconds its message is later
-/// than `time`; it and the topic's columns are null where there is none.
+/// The first column is `time`, by which the topics are aligned. The columns of a topic are named after it:
+/// `/odom.pose.pose.position.x`. For each topic that is looked up, `/odom offset` is how many nanoseconds its message is later
+/// than `time`; it and the topic's columns are null where no message matches.
 ///
-/// Messages without a stamp, or with a stamp of zero, are left out where stamps are joined by, and counted.
+/// When aligning by stamps, messages without a stamp, or with a stamp of zero, are skipped and counted.
 #[derive(Debug, Clone)]
 pub struct Aligned {
     schema: SchemaRef,
@@ -155,10 +155,10 @@ pub struct Aligned {
 }
 
 impl Aligned {
-    /// For each message of one topic, what others have for it.
+    /// For each message of one topic, the matching rows of others.
     ///
     /// # Errors
-    /// When a topic or a column is not there, cannot be decoded, or has no stamps although they were asked for.
+    /// When a topic or a column does not exist, cannot be decoded, or has no stamps although they were requested.
     pub fn join<T: AsRef<str>>(
         source: &dyn Source,
         anchor: &str,
@@ -172,12 +172,12 @@ impl Aligned {
         Aligned::new(source, anchor, &topics[1..], on, options)
     }
 
-    /// For each instant of a grid with so many to the second, what topics have for it.
+    /// For each instant of a grid with this many instants per second, the matching rows of topics.
     ///
     /// The grid begins at the start of the range, or of the recording.
     ///
     /// # Errors
-    /// As [`join`](Self::join), or when the rate is not one.
+    /// As [`join`](Self::join), or when the rate is out of range.
     pub fn resample<T: AsRef<str>>(
         source: &dyn Source,
         topics: &[T],
@@ -196,7 +196,7 @@ impl Aligned {
         Aligned::new(source, Anchor::Grid { range, hz }, &topics, on, options)
     }
 
-    /// For each of these instants, which are in order, what topics have for it. The range of the options is that of the
+    /// For each of these instants, which are in order, the matching rows of topics. The range of the options is that of the
     /// messages that may be needed.
     ///
     /// # Errors
@@ -247,22 +247,22 @@ impl Aligned {
         &self.schema
     }
 
-    /// By which time they are put side by side.
+    /// The time by which the topics are aligned.
     pub fn on(&self) -> On {
         self.on
     }
 
-    /// The same in batches of at most this many rows; as many as before where none is given.
+    /// The same in batches of at most this many rows; unchanged for `None`.
     #[must_use]
     pub fn with_rows(mut self, rows: Option<usize>) -> Self {
         self.options.rows = rows.unwrap_or(self.options.rows).max(1);
         self
     }
 
-    /// Reads the topics that are looked up into memory, and then the rows as they are asked for.
+    /// Loads the topics that are looked up into memory, then yields rows on demand.
     ///
     /// # Errors
-    /// When the source cannot be read, or what is looked up does not fit.
+    /// When the source cannot be read, or the topics do not fit into memory.
     pub fn read(&self, source: &dyn Source) -> Result<AlignedRows, AlignError> {
         let mut left_out = 0;
         let mut room = self.options.most_bytes;
@@ -290,7 +290,7 @@ pub struct AlignedRows {
 }
 
 impl AlignedRows {
-    /// Messages that were left out so far: without a stamp, or not decodable.
+    /// Messages skipped so far: without a stamp, or not decodable.
     pub fn left_out(&self) -> u64 {
         self.left_out + self.rows.left_out()
     }
@@ -333,7 +333,7 @@ fn rule_of(options: &AlignOptions) -> Rule {
     }
 }
 
-/// By which time to put topics side by side.
+/// The time to align by.
 fn choose(source: &dyn Source, topics: &[&str], on: Option<On>) -> Result<On, AlignError> {
     if on == Some(On::LogTime) {
         return Ok(On::LogTime);

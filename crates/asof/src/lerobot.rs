@@ -1,9 +1,9 @@
 //! Recordings as LeRobot datasets, version 3: Parquet, metadata, statistics and videos.
 //!
-//! A dataset has frames at a fixed rate. Numbers are those that a stated method finds for a frame; pictures are the last
-//! that were taken, or the nearest. H.264 and H.265 go into MP4 files as they were recorded, without a loss: the frames of
-//! such a dataset are taken when the pictures of its first video were. Other pictures become a film where there is
-//! `ffmpeg`, and stay pictures where there is none.
+//! A dataset has frames at a fixed rate. Numbers are found for each frame by a stated method; pictures are the last
+//! before it, or the nearest. H.264 and H.265 are copied into MP4 files without loss: the frames of
+//! such a dataset are at the times of its first video's pictures. Other pictures become videos if
+//! `ffmpeg` is installed, and stay pictures otherwise.
 //!
 //! ```no_run
 //! use asof::lerobot::{DatasetMap, export};
@@ -49,15 +49,15 @@ pub use map::{DatasetMap, Episodes, Feature, Method};
 pub(crate) use mp4::{Mp4, Parameters};
 use writing::Dataset;
 
-/// Where rows lie; `file_path` fills it in.
+/// The path of rows; `file_path` fills it in.
 const DATA_PATH: &str = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet";
-/// Where films lie.
+/// The path of videos.
 const VIDEO_PATH: &str = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4";
-/// Files of a folder.
+/// How many files a folder has.
 const CHUNK_FILES: usize = 1000;
 /// A file of rows has at most about this many bytes, as LeRobot's own have.
 const DATA_BYTES: u64 = 100 << 20;
-/// A film has at most about this many bytes.
+/// A video file has at most about this many bytes.
 const VIDEO_BYTES: u64 = 200 << 20;
 
 /// What was written.
@@ -68,17 +68,17 @@ pub struct Exported {
     pub episodes: u64,
     /// Frames of all episodes.
     pub frames: u64,
-    /// Instants at which something was not known yet, or not any more, or farther away than the tolerance.
+    /// Frames left out because something was not known yet, not known any more, or farther away than the tolerance.
     pub left_out: u64,
-    /// Episodes that were cut in two by such instants.
+    /// Episodes that were split by such frames.
     pub cuts: u64,
-    /// Stretches in which there is no frame at all.
+    /// Episodes without any frame.
     pub empty: u64,
     /// Messages that could not be decoded, go back in time, or have no stamp.
     pub unusable: u64,
-    /// Features of video without statistics, because there is no ffmpeg to look at it.
+    /// Video features without statistics, because there is no ffmpeg to decode them.
     pub unseen: Vec<String>,
-    /// Features, and what each became: `float32`, `image` or `video`.
+    /// Features, and the type of each: `float32`, `image` or `video`.
     pub features: Vec<(String, String)>,
 }
 
@@ -86,35 +86,35 @@ pub struct Exported {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LerobotError {
-    /// The map is not one.
+    /// The map is invalid.
     #[error("the map is wrong: {0}")]
     Map(String),
     /// A recording cannot be read.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// Numbers cannot be put side by side.
+    /// Numbers cannot be aligned.
     #[error(transparent)]
     Align(#[from] AlignError),
-    /// A topic is not there.
+    /// A topic does not exist.
     #[error("there is no topic {topic}; there are {topics}")]
     NoTopic {
         /// The topic.
         topic: String,
-        /// Those that are there.
+        /// The existing topics.
         topics: String,
     },
     /// A path does not begin with a topic.
     #[error(
-        "'{path}' is not a topic, a point and a field of it, such as /joint_states.position; topics are {topics}"
+        "'{path}' is not a topic, a dot and a field, such as /joint_states.position; topics are {topics}"
     )]
     NoPath {
         /// The path.
         path: String,
-        /// The topics that are there.
+        /// The existing topics.
         topics: String,
     },
-    /// What lies at a path is not numbers.
-    #[error("what is at '{path}' is not numbers, or lists or structs of them")]
+    /// The value at a path is not numeric.
+    #[error("the value at '{path}' is not a number, or a list or struct of numbers")]
     NotNumbers {
         /// The path.
         path: String,
@@ -126,9 +126,9 @@ pub enum LerobotError {
     Uneven {
         /// The path.
         path: String,
-        /// How many there are.
+        /// How many numbers there are.
         one: usize,
-        /// How many there are elsewhere.
+        /// How many there are in another message.
         other: usize,
     },
     /// A feature changes its shape.
@@ -136,13 +136,13 @@ pub enum LerobotError {
     Shape {
         /// The feature.
         feature: String,
-        /// What it was.
+        /// The shape before.
         known: String,
-        /// What it is.
+        /// The shape now.
         found: String,
     },
     /// No picture of an episode can be decoded.
-    #[error("no picture on {topic} can be decoded; `asof doctor` says more")]
+    #[error("no picture on {topic} can be decoded; `asof doctor` shows why")]
     NoPicture {
         /// The topic.
         topic: String,
@@ -157,7 +157,7 @@ pub enum LerobotError {
         /// The rate of the dataset.
         hz: u32,
     },
-    /// A codec that is not copied.
+    /// A codec that cannot be copied.
     #[error("the video on {topic} is {codec}; H.264 and H.265 can be exported")]
     Codec {
         /// The topic.
@@ -167,7 +167,7 @@ pub enum LerobotError {
     },
     /// Video changes its parameters within an episode.
     #[error(
-        "the video on {topic} changes its size or its parameters at {at}; let an episode begin there"
+        "the video on {topic} changes its size or its parameters at {at}; start an episode there"
     )]
     Changed {
         /// The topic.
@@ -176,19 +176,19 @@ pub enum LerobotError {
         at: Stamp,
     },
     /// There is no frame.
-    #[error("there is no frame in which everything is known, so there is no dataset{0}")]
+    #[error("there is no frame in which all features are known, so there is no dataset{0}")]
     Empty(String),
-    /// A film is wanted, and there is nothing to make it.
+    /// Videos are wanted, but there is no encoder.
     #[error(
-        "pictures become videos by ffmpeg with libx264, libsvtav1 or libopenh264, which is not here; install it, or say videos = false"
+        "encoding pictures as videos needs ffmpeg with libx264, libsvtav1 or libopenh264, which is not installed; install it, or set videos = false"
     )]
     NoFfmpeg,
     /// ffmpeg failed.
     #[error("ffmpeg failed at {}: {said}", path.display())]
     Ffmpeg {
-        /// What it was to write or read.
+        /// The file that it was to write or read.
         path: PathBuf,
-        /// What it said.
+        /// Its error output.
         said: String,
     },
     /// A file or a folder cannot be written.
@@ -202,15 +202,15 @@ pub enum LerobotError {
     /// Parquet cannot be written.
     #[error("cannot write Parquet: {0}")]
     Parquet(#[from] parquet::errors::ParquetError),
-    /// Arrow refused, which is a defect of this crate.
+    /// Arrow rejected the rows, which is a defect of this crate.
     #[error("cannot make rows: {0}")]
     Arrow(#[from] ArrowError),
-    /// It was told to stop.
+    /// The caller stopped it.
     #[error("interrupted; nothing was written")]
     Interrupted,
 }
 
-/// How far an export is.
+/// The progress of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExportProgress {
@@ -220,13 +220,13 @@ pub struct ExportProgress {
     pub recordings: (usize, usize),
 }
 
-/// Writes recordings, each of one place or of several that are merged, as a dataset into a folder that is not there yet, or
-/// empty. The folder appears when all is written.
+/// Writes recordings, each of one place or of several that are merged, as a dataset into a folder that does not exist yet, or
+/// is empty. The folder appears when it is complete.
 ///
-/// `progress` is asked many times a second, and can stop it.
+/// `progress` is called many times a second, and can stop the export.
 ///
 /// # Errors
-/// When a recording cannot be read, does not have what the map names, or the folder cannot be written.
+/// When a recording cannot be read, lacks something that the map names, or the folder cannot be written.
 pub fn export(
     recordings: &[Vec<PathBuf>],
     folder: &Path,
@@ -240,7 +240,7 @@ pub fn export(
     if !is_free {
         let taken = io::Error::new(
             io::ErrorKind::AlreadyExists,
-            "it is there and not empty; name another folder",
+            "it exists and is not empty; name another folder",
         );
         return Err(failed(folder, &taken));
     }
@@ -268,7 +268,7 @@ pub fn export(
     Ok(exported)
 }
 
-/// Puts a folder where it belongs, with the rights of a folder that was made there.
+/// Moves a folder to its target, with the permissions of a folder that was created there.
 fn place(making: tempfile::TempDir, folder: &Path) -> Result<(), LerobotError> {
     let wrong = |error: io::Error| failed(folder, &error);
     let made = folder.exists() || std::fs::create_dir(folder).map_err(wrong).is_ok();
@@ -277,7 +277,7 @@ fn place(making: tempfile::TempDir, folder: &Path) -> Result<(), LerobotError> {
         std::fs::remove_dir(folder).map_err(wrong)?;
     }
     std::fs::rename(making.path(), folder).map_err(wrong)?;
-    // It has another name now: there is nothing to be removed.
+    // It has another name now: there is nothing to remove.
     let _ = making.keep();
     match rights {
         Ok(rights) => std::fs::set_permissions(folder, rights).map_err(wrong),
@@ -285,7 +285,7 @@ fn place(making: tempfile::TempDir, folder: &Path) -> Result<(), LerobotError> {
     }
 }
 
-/// Refuses a topic that is not there.
+/// Rejects a topic that does not exist.
 fn known(source: &dyn Source, topic: &str) -> Result<(), LerobotError> {
     let summary = source.summary();
     let topics = summary.topics();

@@ -1,7 +1,7 @@
 //! What did the robot know, as of time t?
 //!
-//! [`open`] a recording, or a running robot, and ask it: every message of a stretch of time ([`Source::read`]), or the last
-//! message of every topic as of an instant ([`Source::backfill`]).
+//! [`open`] a recording or a running robot, then read the messages of a time range ([`Source::read`]), or the last message
+//! of every topic as of an instant ([`Source::backfill`]).
 //!
 //! ```
 //! use asof::{Message, Query, Stamp, Topics};
@@ -10,7 +10,7 @@
 //! # let folder = tempfile::tempdir()?;
 //! # let path = folder.path().join("run.mcap");
 //!
-//! // A robot that says where it is, once a second …
+// A robot reports which room it is in, once a second …
 //! let mut writer = McapWriter::create(&path, McapWriterOptions::default())?;
 //! let channel = Arc::new(asof::Channel { topic: "/room".into(), ..Default::default() });
 //! for (second, room) in ["kitchen", "hall", "study"].into_iter().enumerate() {
@@ -36,17 +36,17 @@ use std::path::Path;
 
 /// Topics side by side, as Arrow tables: joined by time, or resampled at a fixed rate.
 pub mod align;
-/// The command `asof`: for its own program, and for those that carry it within them.
+/// The command `asof`: for its own program, and for programs that embed it.
 #[cfg(feature = "cli")]
 pub mod cli;
 
-/// Recordings as datasets for learning.
+/// Recordings as datasets for machine learning.
 #[cfg(feature = "lerobot")]
 pub mod lerobot;
 
-/// A cache over any source: what was read stays at hand, within a budget.
+/// A cache over any source: what was read is kept, within a budget.
 pub use asof_blocks as blocks;
-/// Many recordings as one database, and the patterns that names are chosen by.
+/// Many recordings as one database, and the patterns that select names.
 #[cfg(feature = "cli")]
 pub use asof_catalogue as catalogue;
 pub use asof_core::{
@@ -56,9 +56,9 @@ pub use asof_core::{
 };
 /// Messages decoded: into Arrow tables, into structs, and into JSON.
 pub use asof_decode as decode;
-/// From a recording to numbers: the columns of a topic, its messages as structs, and the Arrow that they are in.
+/// From a recording to numbers: the columns of a topic, its messages as structs, and the Arrow types.
 pub use asof_decode::{Rows, arrow, messages};
-/// The files themselves: what only one format has, and the MCAP writer.
+/// Access to single formats, and the MCAP writer.
 pub use asof_formats as formats;
 pub use asof_formats::Recording;
 /// Running robots: windows over live topics, and the recorder.
@@ -71,7 +71,7 @@ pub use asof_player as player;
 /// Queries over recordings.
 #[cfg(feature = "sql")]
 pub use asof_sql as sql;
-/// Frames and transforms: the buffer, and what it can be asked.
+/// Frames and transforms: the transform buffer and its queries.
 pub use asof_tf as tf;
 /// Windows of recent messages, and the synchronizers that join topics by time.
 pub use asof_window as window;
@@ -79,16 +79,17 @@ pub use asof_window as window;
 /// Opens a recording or a running robot.
 ///
 /// A recording is MCAP, a ROS 1 bag, a ROS 2 bag (a file or its folder), a PX4 log, or a folder of any of these; on this
-/// machine, on a web server or in a bucket. Opening reads the file's own summary and no message. A damaged file opens
-/// as far as it can be read; [`Summary::problems`] says what is wrong with it.
+/// machine, on a web server or in a bucket. Opening reads the file's summary and no message. A damaged file opens
+/// as far as it can be read; [`Summary::problems`] lists what is wrong with it.
 ///
-/// A running robot is `zenoh://host:port`, or a Foxglove server `foxglove://host:port` (`ws://host:port` is the same), or
-/// a rosbridge server `rosbridge://host:port`, with the feature `live`; or `dds://?domain=0`, with the feature `dds`: a source that [grows](Source::growth) and holds
-/// the last five minutes, up to 600 MB. It is asked, read and followed in the same words; `live::connect` offers more.
+/// A running robot is `zenoh://host:port`, a Foxglove server `foxglove://host:port` (`ws://host:port` is the same) or a
+/// rosbridge server `rosbridge://host:port`, with the feature `live`; or `dds://?domain=0`, with the feature `dds`. It is a
+/// source that [grows](Source::growth) and holds the last five minutes, up to 600 MB. The same calls query, read and follow
+/// it; `live::connect` offers more.
 ///
 /// # Errors
-/// When there is no such file, it is nothing that can be read, or the robot's address is not one; the error says what to
-/// do. A robot that is not there yet is not an error: it is waited for in the background.
+/// When there is no such file, its format is unknown, or the robot's address is invalid; the error includes a way on.
+/// A robot that is not there yet is not an error: the connection is retried in the background.
 pub fn open(place: impl AsRef<Path>) -> Result<Box<dyn Recording>, SourceError> {
     let place = place.as_ref();
     match place.to_str().filter(|text| is_robot(text)) {
@@ -100,8 +101,8 @@ pub fn open(place: impl AsRef<Path>) -> Result<Box<dyn Recording>, SourceError> 
 /// The schemes of addresses of running robots.
 const ROBOTS: [&str; 5] = ["zenoh", "foxglove", "ws", "rosbridge", "dds"];
 
-/// Whether a place is the address of a running robot, rather than a recording. It may still be wrong in its other parts,
-/// and a robot of a kind that this build cannot listen to.
+/// Whether a place is the address of a running robot, rather than a recording. The rest of the address may still be
+/// invalid, or of a kind that this build cannot listen to.
 ///
 /// ```
 /// assert!(asof::is_robot("foxglove://localhost:8765"));

@@ -273,7 +273,7 @@ fn junit_has_what_failed_and_bad_files_are_told_with_their_line() {
     for (text, named) in [
         ("[topics.'/odom']\nrat = {min = 1}", "line 2"),
         ("[topics.'/odom'", "line 1"),
-        ("", "expects nothing"),
+        ("", "has no expectations"),
     ] {
         std::fs::write(folder.path("bad.toml"), text).expect("written");
         let output = folder.output("check run.mcap -f bad.toml");

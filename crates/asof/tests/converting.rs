@@ -374,7 +374,7 @@ fn parts_that_an_earlier_split_left_are_told() {
     );
     let told = folder.run("split run.mcap -o part.mcap --duration 600ms --force");
     assert!(
-        told.contains("part_2.mcap is of an earlier split"),
+        told.contains("part_2.mcap is from an earlier split"),
         "{told}"
     );
 }

@@ -311,7 +311,7 @@ fn folders_of_definitions_that_do_not_help_are_told_with_the_reason() {
         ("missing", "in missing: there is no such folder"),
         (
             "share/vicon_receiver/msg/Position.msg",
-            "it is not a folder; name the one that it lies in",
+            "it is not a folder; name the folder that contains it",
         ),
     ] {
         let said = folder.run(&format!("info {bag} --msg-path {given}"));

@@ -191,7 +191,7 @@ fn bytes_are_left_out_of_json_unless_asked_for() {
     let rows = objects(&folder.stdout(command));
     assert!(rows[0]["data"].get("data").is_none());
     assert_eq!(rows[0]["data"]["n"], 0);
-    assert!(errors(&folder, command).contains("bytes on /image are left out (data)"));
+    assert!(errors(&folder, command).contains("bytes on /image were left out (data)"));
     let rows = objects(&folder.stdout(&format!("{command} --bytes")));
     assert_eq!(rows[0]["data"]["data"].as_str().map(str::len), Some(68));
 }

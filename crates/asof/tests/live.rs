@@ -695,7 +695,7 @@ fn a_robot_that_is_not_there_is_waited_for() {
         let line = format!("live zenoh://127.0.0.1:{port}?mode={mode} --plain");
         let run = Run::new(&folder, &line);
         run.err.until("a word about it", |said| {
-            said.contains("nobody answers at tcp/127.0.0.1")
+            said.contains("no answer from tcp/127.0.0.1")
         });
         let (code, _, notes) = run.end("INT");
         // A client has no session to end in order.

@@ -112,7 +112,7 @@ fn video_is_its_stream_from_the_first_packet_that_can_be_started_with() {
         packets.iter().map(|data| (&video, message(data))).collect();
     let folder = Folder::with_messages(1, &messages);
     let told = video_without_ffmpeg(&folder, 0);
-    assert!(told.contains("ffmpeg is not here"), "{told}");
+    assert!(told.contains("ffmpeg is not installed"), "{told}");
     assert!(told.contains("1 packet on /video left out"), "{told}");
     let stream = folder.read("out/video.h264");
     let wanted =

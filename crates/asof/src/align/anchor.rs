@@ -1,4 +1,4 @@
-//! What leads: the messages of a topic, or the instants of a grid.
+//! The anchor: the messages of a topic, or the instants of a grid.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::{AlignError, AlignOptions, On, named_after};
 pub(super) enum Anchor {
     Topic {
         table: TopicTable,
-        /// The place of the time among the columns, and of the first that is shown.
+        /// The index of the time column, and of the first column that is shown.
         time: usize,
         shown: usize,
     },
@@ -122,7 +122,7 @@ impl Iterator for AnchorRows {
                     Ok(batch) => rows_of(&batch, *time, *shown, unstamped),
                     Err(error) => return Some(Err(error.into())),
                 };
-                // A batch of which nothing is left is not one.
+                // An empty batch is not passed on.
                 if !matches!(&rows, Ok((times, _)) if times.is_empty()) {
                     return Some(rows);
                 }

@@ -16,13 +16,13 @@ use bytes::Bytes;
 
 use super::{AlignError, AlignOptions, On, named_after};
 
-/// How much later than it was measured a message may have been recorded, where a stretch of time is read.
+/// How much later than its stamp a message may have been recorded, when a time range is read.
 const LATENESS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone)]
 pub(super) struct Side {
     table: TopicTable,
-    /// The place of the time among the columns, and of the first that is shown.
+    /// The index of the time column, and of the first column that is shown.
     time: usize,
     shown: usize,
 }
@@ -48,7 +48,7 @@ impl Side {
         named_after(self.topic(), &self.table.schema().fields()[self.shown..])
     }
 
-    /// Reads all of it; `room` is what may still be held.
+    /// Reads all of it; `room` is how many bytes may still be held.
     pub(super) fn load(
         &self,
         source: &dyn Source,
@@ -96,7 +96,7 @@ impl Side {
         })
     }
 
-    /// The messages themselves, which what lies between two is made of. `None` where they are not those of the rows.
+    /// The messages for interpolation between rows. `None` where they do not correspond to the rows.
     fn between(
         &self,
         source: &dyn Source,
@@ -118,7 +118,7 @@ impl Side {
                 payloads.push(Bytes::copy_from_slice(message.payload));
             }
         }
-        // Where some could not be decoded, or came meanwhile, rows and messages do not have the same places.
+        // Where some could not be decoded, or arrived meanwhile, rows and messages have different indexes.
         Ok((payloads.len() == rows).then(|| Between {
             payloads,
             decoder,
@@ -131,7 +131,7 @@ impl Side {
 pub(super) struct LoadedSide {
     rows: RecordBatch,
     shown: usize,
-    /// Places of rows, by their time.
+    /// Indexes of rows, by their time.
     track: Track<u32>,
     between: Option<Between>,
 }
@@ -140,12 +140,12 @@ pub(super) struct LoadedSide {
 enum Found {
     Nothing,
     Row(u32),
-    /// A row that lies between two, by its place among those.
+    /// An interpolated row, by its index among those.
     Made(u32),
 }
 
 impl LoadedSide {
-    /// For each time, by how much what was found is later, and the columns.
+    /// For each time, how much later the match is, and the columns.
     pub(super) fn rows(
         &mut self,
         times: &[i64],
@@ -177,7 +177,7 @@ impl LoadedSide {
                         made += 1;
                         (Some(0), Found::Made(made - 1))
                     } else {
-                        // Nothing can lie between them: the nearest.
+                        // Nothing can be interpolated between them: take the nearest.
                         let nearest = if fraction <= 0.5 { before } else { after };
                         let offset = nearest.stamp.since(stamp);
                         (Some(offset), Found::Row(*nearest.value))
@@ -204,7 +204,7 @@ impl LoadedSide {
             let taken = columns.map(|column| take(&**column, &places, None));
             return Ok(taken.collect::<Result<_, _>>()?);
         };
-        // Those that were made, and then those that there are: one index reaches both.
+        // First the interpolated rows, then the recorded ones: one index addresses both.
         let count = made.num_rows() as u32;
         let place = |found: &Found| match found {
             Found::Made(row) => Some(*row),
@@ -221,7 +221,7 @@ impl LoadedSide {
     }
 }
 
-/// What lies between two messages is made here.
+/// Interpolates between two messages.
 struct Between {
     /// One for each row.
     payloads: Vec<Bytes>,
@@ -230,7 +230,7 @@ struct Between {
 }
 
 impl Between {
-    /// Makes a row; whether there is something between the two.
+    /// Makes a row; returns whether the two messages can be interpolated.
     fn make(&mut self, at: Stamp, (before, after): (u32, u32), fraction: f64) -> bool {
         let payload = |row: u32| self.payloads.get(row as usize);
         let (Some(before), Some(after)) = (payload(before), payload(after)) else {
@@ -248,14 +248,14 @@ impl Between {
     }
 }
 
-/// Whether the messages of a topic say when they were measured.
+/// Whether the messages of a topic carry stamps.
 pub(super) fn has_stamp(source: &dyn Source, topic: &str) -> Result<bool, AlignError> {
     let options = TopicOptions::default();
     let table = TopicTable::new(source, topic, options)?;
     Ok(time_place(&table, On::Stamp).is_some())
 }
 
-/// A topic with the columns that are wanted of it, and the time.
+/// A topic with its wanted columns, and the time.
 pub(super) fn table_of(
     source: &dyn Source,
     topic: &str,
@@ -276,7 +276,7 @@ pub(super) fn table_of(
     TopicTable::new(source, topic, options)
 }
 
-/// The place of the time in a table, and that of the first column that is shown.
+/// The index of the time column in a table, and that of the first column that is shown.
 pub(super) fn value_columns(
     table: &TopicTable,
     on: On,
@@ -298,7 +298,7 @@ fn time_place(table: &TopicTable, on: On) -> Option<usize> {
     table.schema().fields().iter().position(is_time)
 }
 
-/// The log times of the messages that may go with an anchor in the range of the options.
+/// The log times of the messages that may match an anchor in the range of the options.
 fn range_of(
     source: &dyn Source,
     topic: &str,
@@ -312,14 +312,14 @@ fn range_of(
     let margin = LATENESS.saturating_add(options.tolerance.unwrap_or_default());
     let mut start = wanted.start.plus_nanos(nanos(margin).saturating_neg());
     if options.tolerance.is_none() {
-        // What was known by then, however long before.
+        // The last message before, however old.
         let known = source.backfill(&Topics::named([topic]), start)?;
         if let Some(last) = known.get(0) {
             start = start.min(last.log_time);
         }
     }
     let end = match (options.pick, options.tolerance) {
-        // The next may be any time after.
+        // The next message may come any time after.
         (Pick::Nearest | Pick::Interpolated, None) => Stamp::MAX,
         _ => wanted.end.plus_nanos(nanos(margin)),
     };

@@ -1,4 +1,4 @@
-//! A recording with what people have noted about it, as if it were recorded with it.
+//! A recording with its annotations, as if they had been recorded with it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,17 +14,17 @@ use bytes::Bytes;
 
 use super::screen::Screen;
 
-/// A recording whose notes are a set of its metadata.
+/// A recording whose annotations are one of its metadata records.
 pub struct Annotated {
     recording: Box<dyn Recording>,
     notes: BTreeMap<String, String>,
 }
 
-/// Where no set of metadata of a recording can lie.
-const NOWHERE: u64 = u64::MAX;
+/// An offset at which no metadata record of a recording can be.
+const NO_OFFSET: u64 = u64::MAX;
 
 impl Annotated {
-    /// The recording of these places, with the notes that lie beside them.
+    /// The recording of these places, with the annotations beside them.
     pub fn over(
         recording: Box<dyn Recording>,
         places: &[PathBuf],
@@ -61,7 +61,7 @@ impl Source for Annotated {
         let mut summary = Summary::clone(&self.recording.summary());
         summary.metadata.push(MetadataEntry {
             name: Annotations::METADATA.to_owned(),
-            offset: NOWHERE,
+            offset: NO_OFFSET,
         });
         Arc::new(summary)
     }
@@ -93,7 +93,7 @@ impl Recording for Annotated {
     }
 
     fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
-        if entry.offset == NOWHERE && entry.name == Annotations::METADATA {
+        if entry.offset == NO_OFFSET && entry.name == Annotations::METADATA {
             return Ok(self.notes.clone());
         }
         self.recording.metadata(entry)

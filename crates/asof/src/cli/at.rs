@@ -15,12 +15,12 @@ use super::select::TopicChoice;
 
 /// Show the last message of every topic as of a time
 ///
-/// What the robot knew then: for each topic, its last message at or before the time, decoded, and how
-/// old it was. With --json, one object a line as `asof cat --json` prints them, with its age in nanoseconds.
+/// What the robot knew then: for each topic, its last message at or before the time, decoded, and its
+/// age. With --json, one object per line as `asof cat --json` prints them, with the age in nanoseconds.
 ///
-/// Without --time it is the end of a recording; of a running robot, it is now: as soon as each topic has had a message,
-/// and after two seconds at the latest. A time before now is waited for as well: what was sent before anybody listened
-/// is known only if its publisher keeps it.
+/// Without --time, the time is the end of a recording, and now for a running robot: as soon as each topic has had a
+/// message, and after two seconds at the latest. A time before now waits as well: messages that were sent before asof
+/// connected are known only if their publisher keeps them.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -45,7 +45,7 @@ pub struct At {
     #[command(flatten)]
     opening: Opening,
 
-    /// Print payloads as they are, without decoding them
+    /// Print payloads without decoding them
     #[arg(long)]
     raw: bool,
 

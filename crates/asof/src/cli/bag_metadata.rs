@@ -9,7 +9,7 @@ use asof_formats::McapFile;
 
 use super::failure::Usage;
 
-/// Where the metadata of a recording goes: `metadata.yaml` in its folder. An error where one is there that may not be
+/// The path of the metadata of a recording: `metadata.yaml` in its folder. An error when one exists that may not be
 /// replaced.
 pub fn place_beside(recording: &Path, may_replace: bool) -> anyhow::Result<PathBuf> {
     let place = recording.with_file_name("metadata.yaml");

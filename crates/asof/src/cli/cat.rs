@@ -27,13 +27,13 @@ use super::select::Select;
 
 /// Print messages, decoded, one per line
 ///
-/// With --json, one object a line: topic, log_time and publish_time (nanoseconds since the epoch),
+/// With --json, one object per line: topic, log_time and publish_time (nanoseconds since the epoch),
 /// sequence, type, encoding, data. With --raw, data is the payload in base64. With --csv, the messages of
 /// one topic, their structs spread over columns.
 ///
 /// With --follow, MCAP files that are being written are printed as they grow, until their writers close them: first
-/// what they hold, in order of time, then chunk by chunk. A running robot is printed as it goes, until Ctrl-C or for as
-/// long as --for says; recordings beside it come first, as far as they are older.
+/// the messages so far, in order of time, then chunk by chunk. A running robot is printed as it goes, until Ctrl-C or until
+/// --for ends; recordings given beside it come first, as far as they are older.
 #[allow(
     clippy::struct_excessive_bools,
     reason = "each is a flag that a person gives or not"
@@ -56,7 +56,7 @@ pub struct Cat {
     #[command(flatten)]
     opening: Opening,
 
-    /// Print payloads as they are, without decoding them
+    /// Print payloads without decoding them
     #[arg(long)]
     raw: bool,
 
@@ -64,7 +64,7 @@ pub struct Cat {
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
 
-    /// Go on with what is written to the files, until their writers close them; a running robot is always followed
+    /// Continue with what is written to the files, until their writers close them; a running robot is always followed
     #[arg(long, conflicts_with_all = ["attachment", "metadata"])]
     follow: bool,
 
@@ -128,7 +128,7 @@ impl Cat {
         let has_damage = if self.limit == Some(0) || query.range.is_empty() {
             false
         } else {
-            // What a robot will send is not known, and not waited for.
+            // The topics of a robot are not known in advance, and not waited for.
             let survey = if self.csv && file.growth() == Growth::Finished {
                 Survey::of(file, &query)?
             } else {
@@ -146,7 +146,7 @@ impl Cat {
         Ok(has_damage)
     }
 
-    /// Prints what comes until the limit, or until nothing comes any more; whether some of it could not be decoded.
+    /// Prints messages until the limit or the end; returns whether some could not be decoded.
     fn print(
         &self,
         follow: &mut dyn Follow,
@@ -173,10 +173,12 @@ impl Cat {
                         left -= 1;
                     }
                 }
-                // Nobody should wait for what is there already.
+                // Flush before waiting, so that available messages are shown.
                 Followed::CaughtUp => printed.flush()?,
                 Followed::Restarted => {
-                    screen.note("the clock was set back: what comes now belongs to another time");
+                    screen.note(
+                        "the clock was set back: messages from here on are from another time",
+                    );
                 }
                 Followed::End(FollowEnd::Lost(reason)) => {
                     printed.finish(screen)?;
@@ -188,7 +190,7 @@ impl Cat {
         Ok(printed.finish(screen)?)
     }
 
-    /// A file on another machine is not seen to grow: what is there when it is opened is all.
+    /// A remote file is not seen to grow: only what it holds when opened is read.
     fn refuse_to_follow_elsewhere(&self) -> anyhow::Result<()> {
         let is_elsewhere = |place: &&PathBuf| is_address(place) && !is_robot(place);
         match self.places.iter().find(is_elsewhere) {
@@ -228,7 +230,7 @@ impl Cat {
         Ok(out.flush()?)
     }
 
-    /// Every record of that name, one object a line.
+    /// Every record of that name, one object per line.
     fn write_metadata(&self, file: &dyn Recording, name: &str) -> anyhow::Result<()> {
         let summary = file.summary();
         let mut found = summary
@@ -267,7 +269,7 @@ impl Cat {
     }
 }
 
-/// Messages in the form that was asked for.
+/// Messages in the requested form.
 enum Printed {
     Lines(Lines<Output>),
     Csv(CsvRows<Output>),
@@ -296,7 +298,7 @@ impl Printed {
     }
 }
 
-/// Refuses to print several topics under one line of names.
+/// Rejects several topics under one header line.
 fn refuse_several(summary: &Summary, query: &Query) -> anyhow::Result<()> {
     let chosen = summary.topics().into_iter();
     let chosen: Vec<&str> = chosen
@@ -313,16 +315,16 @@ fn refuse_several(summary: &Summary, query: &Query) -> anyhow::Result<()> {
     )))
 }
 
-/// Rows of comma-separated values under one line of names.
+/// Comma-separated rows under one header line.
 struct CsvRows<W: Write> {
     out: W,
     decoders: Decoders,
     line: Vec<u8>,
-    /// The names of the columns, once they are written.
+    /// The names of the columns, once written.
     names: Option<Vec<String>>,
     /// The channel of the last row, and whether its columns are those of the first.
     last: Option<(Arc<Channel>, bool)>,
-    /// Messages of other columns.
+    /// Messages with other columns.
     others: u64,
 }
 
@@ -357,7 +359,7 @@ impl<W: Write> CsvRows<W> {
         Ok(())
     }
 
-    /// Whether a message fits below the names, which are those of the first one.
+    /// Whether a message fits the columns, which are those of the first one.
     fn has_same_columns(&mut self, message: MessageRef<'_>) -> io::Result<bool> {
         if let Some((channel, is_same)) = &self.last
             && Arc::ptr_eq(channel, message.channel)
@@ -368,7 +370,7 @@ impl<W: Write> CsvRows<W> {
             self.decoders.csv_names(message.channel, message.payload),
             &self.names,
         ) {
-            // It is counted where it is decoded.
+            // The decoder counts it.
             (Err(_), _) => true,
             (Ok(names), Some(first)) => names == *first,
             (Ok(names), None) => {
@@ -382,7 +384,7 @@ impl<W: Write> CsvRows<W> {
         Ok(is_same)
     }
 
-    /// Ends the rows, and tells what is missing; whether there is any that should have been.
+    /// Ends the rows and reports what is missing; returns whether anything that should be there is.
     fn finish(mut self, screen: &Screen) -> io::Result<bool> {
         self.out.flush()?;
         if self.others > 0 {
@@ -395,12 +397,12 @@ impl<W: Write> CsvRows<W> {
     }
 }
 
-/// So long lines that are printed may wait for others.
+/// How long printed lines may wait for others before a flush.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
-/// As many as fit below the messages.
+/// How many problems are shown below the messages.
 const PROBLEMS_SHOWN: usize = 5;
 
-/// Tells the first problems of a recording.
+/// Prints the first problems of a recording.
 pub fn tell_problems(problems: &[Problem], screen: &Screen) {
     for problem in problems.iter().take(PROBLEMS_SHOWN) {
         screen.warning(problem);

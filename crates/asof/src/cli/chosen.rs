@@ -1,4 +1,4 @@
-//! A recording of which only some topics are meant, and whose topics are not all known yet.
+//! A recording restricted to some topics, when not all of its topics are known yet.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use super::place::Wanted;
 
-/// A recording without the topics that are not wanted, as a running robot is heard.
+/// A recording without the unwanted topics, such as a running robot.
 pub struct Chosen {
     recording: Box<dyn Recording>,
     wanted: Wanted,
@@ -27,7 +27,7 @@ impl Chosen {
         }
     }
 
-    /// Those of some topics that are wanted, as far as they are known by now.
+    /// The wanted ones among these topics, as far as they are known by now.
     fn wanted(&self, topics: &Topics) -> Topics {
         let summary = self.recording.summary();
         let channels = summary.channels.iter().map(|entry| &entry.channel);
@@ -67,7 +67,7 @@ impl Source for Chosen {
         self.recording.growth()
     }
 
-    /// Topics that come later are among them.
+    /// Includes topics that appear later.
     fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
         if !self.growth().is_growing() {
             return self.recording.follow(&self.asked(query));

@@ -12,11 +12,11 @@ use super::writing::parse_size;
 /// Run queries on several machines: one scheduler, any number of executors
 ///
 /// Start a scheduler on one machine, and executors on all machines that should read recordings. Then
-/// `asof sql --cluster HOST:PORT PLACE 'QUERY'` runs there. An executor opens only what lies under the roots that it was
+/// `asof sql --cluster HOST:PORT PLACE 'QUERY'` runs there. An executor opens only recordings under the roots that it was
 /// started with.
 ///
 /// Both are Apache DataFusion Ballista, with its REST interface and metrics at the scheduler's address (/api/executors,
-/// /api/jobs, /api/metrics, /healthz). Neither asks who is there: keep their ports within a network that you trust.
+/// /api/jobs, /api/metrics, /healthz). Neither authenticates clients: keep their ports within a network that you trust.
 #[derive(Debug, Args)]
 #[cfg_attr(
     not(feature = "cluster"),
@@ -39,7 +39,7 @@ pub struct Cluster {
     allow(dead_code, reason = "without the engine nothing is done with them")
 )]
 enum Part {
-    /// Take queries, and hand their parts to executors
+    /// Take queries, and distribute their parts to executors
     Scheduler(Scheduler),
     /// Read recordings for a scheduler
     Executor(Executor),
@@ -57,7 +57,7 @@ struct Scheduler {
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:50050")]
     listen: SocketAddr,
 
-    /// Take an executor for lost when nothing was heard of it for so many seconds; its work is done elsewhere then
+    /// How many seconds an executor may be silent before it counts as lost; its work is then done elsewhere
     #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(10..=3600))]
     executor_timeout: u64,
 }
@@ -72,23 +72,23 @@ struct Executor {
     #[arg(long, value_name = "HOST:PORT")]
     scheduler: String,
 
-    /// A folder or an address: what lies under it may be opened, and nothing else. Several may be given
+    /// A folder or an address: only recordings under it may be opened. May be repeated
     #[arg(long, value_name = "PLACE", required = true)]
     root: Vec<PathBuf>,
 
-    /// Where to hand out rows to other executors
+    /// Where to serve rows to other executors
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:50051")]
     listen: SocketAddr,
 
-    /// What other machines call this one, if not by the address that it connects from
+    /// The name of this machine for others, if not the address that it connects from
     #[arg(long, value_name = "HOST")]
     external_host: Option<String>,
 
-    /// How much is read at once; without it, as many as there are cores
+    /// How many tasks run at once; without it, one per core
     #[arg(long, value_name = "N", default_value_t = 0)]
     cores: usize,
 
-    /// What sorts, joins and groups may hold, over all tasks; without it, 70 % of the memory
+    /// Memory limit of sorts, joins and groups over all tasks; without it, 70 % of the memory
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     memory: Option<u64>,
 
@@ -189,7 +189,7 @@ impl Status {
     }
 }
 
-/// What Ballista says goes to the error output: warnings, and everything with -v.
+/// Ballista's log goes to standard error: warnings, and everything with -v.
 #[cfg(feature = "cluster")]
 fn tell_log(screen: &Screen) {
     let told = screen.clone();

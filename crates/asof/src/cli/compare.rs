@@ -1,4 +1,4 @@
-//! Several recordings beside each other: each under a name, and at one time.
+//! Several recordings side by side: each under a name, on one time axis.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -14,18 +14,18 @@ use super::moved::Moved;
 /// Flags for recordings that are to be compared.
 #[derive(Debug, Default, Args)]
 pub struct Compare {
-    /// Keep the places apart: a name for each, with commas between them, that its topics and frames start with. `before,after`
-    /// makes /before/odom and /after/odom of two /odom
+    /// Keep the places apart: a name for each, separated by commas, which is prefixed to its topics and frames. `before,after`
+    /// turns two /odom into /before/odom and /after/odom
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     prefix: Vec<String>,
 
-    /// Show all places at the time of the first, however far apart they were recorded. Without --prefix, their names are
-    /// those of the files
+    /// Show all places at the time of the first, however far apart they were recorded. Without --prefix, they are named
+    /// after their files
     #[arg(long, value_enum, value_name = "WHERE")]
     align: Option<Align>,
 }
 
-/// Where recordings are laid upon each other.
+/// Where recordings are aligned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Align {
     /// Each starts when the first one does
@@ -39,12 +39,12 @@ pub struct Compared {
 }
 
 impl Compare {
-    /// Whether anything is to be kept apart.
+    /// Whether recordings are to be kept apart.
     pub fn is_wanted(&self) -> bool {
         !self.prefix.is_empty() || self.align.is_some()
     }
 
-    /// Files as they lie beside each other when somebody drops several at once.
+    /// How files are compared when several are dropped at once.
     pub fn by_name() -> Self {
         Compare {
             prefix: Vec::new(),
@@ -52,7 +52,7 @@ impl Compare {
         }
     }
 
-    /// Puts recordings beside each other, which are opened by `open`.
+    /// Puts recordings, opened by `open`, side by side.
     pub fn open(
         &self,
         places: &[PathBuf],
@@ -112,7 +112,7 @@ impl Compare {
     }
 }
 
-/// The names of files without their extensions, as topics can have them; those that are there twice have a number.
+/// The names of files without their extensions, as valid in topics; duplicates get a number.
 fn names_of(places: &[PathBuf]) -> Vec<String> {
     let mut known = HashSet::new();
     let name = |place: &PathBuf| {

@@ -18,7 +18,7 @@ pub struct Completions {
 
 impl Completions {
     pub fn run(&self) -> anyhow::Result<Outcome> {
-        // Into memory first: the generator panics where its writer fails.
+        // Into memory first: the generator panics when its writer fails.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut super::Cli::command(), "asof", &mut script);
         let mut out = std::io::stdout().lock();

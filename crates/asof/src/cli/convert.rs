@@ -21,17 +21,17 @@ use super::screen::{Palette, Screen};
 use super::select::{Patterns, Select, parse_patterns};
 use super::writing::{Chunks, Written, folder_of, refuse_input, refuse_other_format, tell, write};
 
-/// Write recordings of any format into one MCAP file, in order of time
+/// Convert recordings of any format into one MCAP file, in order of time
 ///
 /// Several places are merged. Memory is bounded however large or disordered they are: what does not fit
-/// is sorted in temporary files beside the output. Where a cut begins, what was latched before (such as
-/// /tf_static) stands at its beginning. The new file appears when it is complete, and not before.
+/// is sorted in temporary files beside the output. With --start, messages that were latched before it (such as
+/// /tf_static) are put at the beginning. The new file appears when it is complete.
 ///
-/// Messages of ROS 1 stay as they are. With --to ros2 they become what ROS 2 would have recorded: standard types are as
-/// ROS 2 defines them, and for a robot's own types its definitions are written in ROS 2's language. A type that differs
-/// from its namesake in ROS 2 stays, and is told of.
+/// ROS 1 messages stay as they are. With --to ros2 they become what ROS 2 would have recorded: standard types as
+/// ROS 2 defines them, and the robot's own types with their definitions rewritten for ROS 2. A type that differs
+/// from its namesake in ROS 2 stays as it is and is reported.
 ///
-/// What was noted in the page about a recording, in run.mcap.annotations.json beside it, becomes metadata of the new file.
+/// Annotations made in the page, in run.mcap.annotations.json beside a recording, become metadata of the new file.
 ///
 /// With --json, one object: places, output, size, start, end (nanoseconds since the epoch; null without
 /// messages), messages, latched, transcoded, kept (types that stayed, with their count and the reason),
@@ -58,27 +58,27 @@ pub struct Convert {
     #[command(flatten)]
     select: Select,
 
-    /// Leave these topics out: names or globs, with commas between them
+    /// Leave out these topics: names or globs, separated by commas
     #[arg(long, value_name = "A,B", value_parser = parse_patterns)]
     exclude: Option<Patterns>,
 
-    /// Give a topic another name; may be repeated
+    /// Rename a topic; may be repeated
     #[arg(long, value_name = "OLD=NEW", value_parser = parse_rename)]
     rename: Vec<(String, String)>,
 
-    /// Rewrite messages of ROS 1 as this. Definitions for ROS 2 in a folder of --msg-path are preferred to those that are
-    /// made from the recording's own
+    /// Rewrite ROS 1 messages as this. ROS 2 definitions in a folder of --msg-path are preferred to those made from the
+    /// recording's own
     #[arg(long, value_enum, value_name = "NAME")]
     to: Option<Dialect>,
 
-    /// Write metadata.yaml beside the output too, so that its folder is a bag of ROS 2
+    /// Also write metadata.yaml beside the output, so that its folder is a ROS 2 bag
     #[arg(long)]
     metadata_yaml: bool,
 
     #[command(flatten)]
     chunks: Chunks,
 
-    /// Take attachments along, which is the default
+    /// Copy attachments, which is the default
     #[arg(long, overrides_with = "no_attachments")]
     include_attachments: bool,
 
@@ -86,7 +86,7 @@ pub struct Convert {
     #[arg(long, overrides_with = "include_attachments")]
     no_attachments: bool,
 
-    /// Take metadata along, which is the default
+    /// Copy metadata, which is the default
     #[arg(long, overrides_with = "no_metadata")]
     include_metadata: bool,
 
@@ -94,14 +94,14 @@ pub struct Convert {
     #[arg(long, overrides_with = "include_metadata")]
     no_metadata: bool,
 
-    /// Do not put what was latched before --start at the beginning
+    /// Do not put messages latched before --start at the beginning
     #[arg(long)]
     no_latched: bool,
 
     #[command(flatten)]
     opening: Opening,
 
-    /// Replace a file that is there already
+    /// Replace an existing file
     #[arg(long)]
     force: bool,
 
@@ -136,7 +136,7 @@ struct Done {
     problems: Vec<Problem>,
 }
 
-/// A type of ROS 1 that stayed as it is.
+/// A ROS 1 type that stayed as it is.
 #[derive(Serialize)]
 struct KeptType {
     #[serde(rename = "type")]
@@ -203,7 +203,7 @@ impl Convert {
             attachments: !self.no_attachments,
             metadata: !self.no_metadata,
             keep_latched: !self.no_latched,
-            // Temporary files may be as large as the output, which has room beside it.
+            // Temporary files may be as large as the output; there is room for them beside it.
             temporary: Some(folder_of(&self.output)),
             ..ConvertOptions::default()
         }
@@ -221,7 +221,7 @@ impl Convert {
         Ok(())
     }
 
-    /// Says so where a new name does not come about, or is not the only topic's.
+    /// Notes when a new name is not used, or is shared by several topics.
     fn note_renames(&self, known: &[&str], chosen: &Topics, screen: &Screen) {
         let new_name = |topic: &str| {
             let found = self.rename.iter().find(|(old, _)| old == topic);
@@ -234,7 +234,7 @@ impl Convert {
                 screen.note(format_args!("there is no topic '{old}' to rename{hint}"));
                 continue;
             }
-            // Of two that are renamed, one is enough to say it.
+            // When both are renamed, one note is enough.
             let is_said = |topic: &str| new_name(topic) != topic && topic < old.as_str();
             let other = known.iter().find(|topic| {
                 let is_other = **topic != old && chosen.contains(topic) && !is_said(topic);
@@ -295,7 +295,7 @@ fn print(out: &mut dyn Write, done: &Done, colors: Palette) -> io::Result<()> {
     }
     if done.transcoded > 0 {
         let transcoded = counted(done.transcoded, "message");
-        writeln!(out, "{transcoded} of ROS 1 became messages of ROS 2")?;
+        writeln!(out, "{transcoded} of ROS 1 converted to ROS 2")?;
     }
     for kept in &done.kept {
         let (messages, name) = (counted(kept.messages, "message"), shown(&kept.name));

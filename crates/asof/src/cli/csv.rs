@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-/// The names of all columns as a line: the times, then the message's own. A column of its own that has the name of one
-/// before it gets an underscore, as in the other formats.
+/// The names of all columns as a line: the times, then the message's own. A column of the message that has the name of an
+/// earlier one gets an underscore, as in the other formats.
 pub fn header(times: &[&str], own: &[String]) -> String {
     let mut names: Vec<String> = times.iter().map(|&time| time.to_owned()).collect();
     let mut known: BTreeSet<String> = names.iter().cloned().collect();
@@ -18,7 +18,7 @@ pub fn header(times: &[&str], own: &[String]) -> String {
     names.join(",")
 }
 
-/// RFC 4180: quotes around what needs them, and each quote within doubled.
+/// RFC 4180: quotes around fields that need them, and each quote inside doubled.
 fn quoted(name: &str) -> String {
     if name.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", name.replace('"', "\"\""))

@@ -1,4 +1,4 @@
-//! Messages decoded, and what could not be told to the person who asked.
+//! Decoded messages, and a report of what could not be decoded.
 
 use std::sync::Arc;
 
@@ -22,14 +22,14 @@ impl Decoders {
         Decoders(self.0.with_survey(survey))
     }
 
-    /// Writes a message's data as JSON; says why where that cannot be. Nothing is written then.
+    /// Writes a message's data as JSON. The error is the reason; nothing is written then.
     pub fn json(&mut self, message: MessageRef<'_>, out: &mut Vec<u8>) -> Result<(), String> {
         let written = self.0.write_json(message, out);
         written.map_err(|error| reason(&error))
     }
 
-    /// Writes as JSON what a message would have said `part` of the way from one to the next. Whether there
-    /// is such a thing; nothing is written where there is none, or where one of them cannot be decoded.
+    /// Writes as JSON a message interpolated at `part` of the way from one to the next. Returns whether
+    /// that is possible; nothing is written where it is not, or where one of them cannot be decoded.
     pub fn json_between(
         &mut self,
         before: MessageRef<'_>,
@@ -68,7 +68,7 @@ impl Decoders {
         names_of.iter().any(first)
     }
 
-    /// Tells what could not be decoded; whether there was any.
+    /// Reports what could not be decoded; returns whether there was any.
     pub fn tell(&self, screen: &Screen) -> bool {
         let mut all: Vec<_> = self.0.failures().collect();
         all.sort_by(|a, b| a.channel.topic.cmp(&b.channel.topic));
@@ -93,7 +93,7 @@ impl Decoders {
     }
 }
 
-/// Why something could not be decoded, and what to do about it where that is known.
+/// Why something could not be decoded, with a way on where there is one.
 fn reason(error: &DecodeError) -> String {
     match error {
         DecodeError::Schema(SchemaError::NoDefinition { .. }) => {
@@ -103,7 +103,7 @@ fn reason(error: &DecodeError) -> String {
     }
 }
 
-/// What to do about a channel whose type is named and not defined, as in bags of ROS 2 before Iron.
+/// What to do about a channel whose type is named but not defined, as in ROS 2 bags before Iron.
 pub fn missing_definition(channel: &Channel) -> Option<String> {
     let schema = channel.schema.as_ref()?;
     let is_missing = schema.encoding.is_empty() && schema.data.is_empty();

@@ -25,7 +25,7 @@ use super::serve::Serving;
 /// pipe, that takes --serve, or an address to --listen on.
 ///
 /// A wheeled robot drives a loop through four rooms. The same seed gives the same recording, byte for
-/// byte. A demo recording of earlier is replaced; any other file only with --force.
+/// byte. An earlier demo recording is replaced; any other file only with --force.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -41,7 +41,7 @@ pub struct DemoVerb {
     #[arg(long, value_name = "N", default_value = "30", value_parser = parse_seconds)]
     seconds: Duration,
 
-    /// Decides everything that is left to chance
+    /// Seed of the random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
@@ -49,15 +49,15 @@ pub struct DemoVerb {
     #[arg(long, value_enum, value_name = "NAME", default_value_t)]
     encoding: EncodingChoice,
 
-    /// Replace a file that is there already, whatever it is
+    /// Replace any existing file
     #[arg(long)]
     force: bool,
 
-    /// Print what `asof info --json` would
+    /// Print the output of `asof info --json`
     #[arg(long)]
     json: bool,
 
-    /// Serve the recording, also where nobody sits at a terminal
+    /// Serve the recording, also without a terminal
     #[arg(long, conflicts_with = "no_serve")]
     serve: bool,
 
@@ -98,7 +98,7 @@ impl EncodingChoice {
     }
 }
 
-/// By this metadata record a demo recording is known again.
+/// The metadata record that identifies a demo recording.
 const MARK: &str = "asof-demo";
 
 const BAR: &str = "driving [{bar:40}] {percent} % {eta}";
@@ -124,7 +124,7 @@ impl DemoVerb {
         self.serving.serve(recording, &name, screen)
     }
 
-    /// A script wants the recording, and its prompt back; a person wants to see it.
+    /// A script wants the recording and the prompt; a person wants to see it.
     fn is_served(&self) -> bool {
         let has_person = || std::io::stdout().is_terminal() && !self.json;
         !self.no_serve && (self.serve || self.serving.is_addressed() || has_person())
@@ -194,7 +194,7 @@ impl DemoVerb {
     }
 }
 
-/// How the person called this program, so that what is shown works as it stands.
+/// The name under which this program was called, so that the commands it shows can be copied.
 fn program() -> String {
     let name = super::words().first().map(PathBuf::from);
     match name {
@@ -213,7 +213,7 @@ fn is_demo(path: &Path) -> bool {
         .any(|entry| entry.name == MARK)
 }
 
-/// A century is more than anyone will wait for, and fits into a stamp.
+/// A century: longer than any demo, and fits into a stamp.
 const MOST_SECONDS: f64 = 100.0 * 365.25 * 86_400.0;
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {

@@ -10,13 +10,13 @@ use asof_ros::CdrWriter;
 
 use super::failure::Usage;
 
-/// Where a description is found that a recording has not.
+/// The topic of a description when none was recorded.
 const TOPIC: &str = "/robot_description";
-/// Where a description is found beside one that was recorded.
+/// The topic of a description beside a recorded one.
 const OTHER_TOPIC: &str = "/urdf/robot_description";
 
-/// The recording, with the description of its robot as its first message: frames, page and viewers find it where robots
-/// say it themselves.
+/// The recording, with the description of its robot as its first message: transforms, page and viewers find it where
+/// robots publish it.
 pub fn described(
     recording: Box<dyn Recording>,
     name: &str,

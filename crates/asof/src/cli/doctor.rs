@@ -18,22 +18,21 @@ use super::place::{Opening, Wanted, quoted};
 use super::report::problems_as_json;
 use super::screen::{Palette, Screen, output};
 
-/// Check a recording: read all of it, and hold every part against every other
+/// Check a recording: read all of it and verify that its parts agree
 ///
-/// Records, checksums, chunks, indexes, statistics, attachments and metadata are checked, and every message is decoded:
-/// schemas that cannot be read and payloads that do not fit them are problems too, with a count for each topic. Messages
-/// in an encoding that asof does not know, or of a type that is nowhere defined, are counted: nothing speaks against the
-/// file, but nobody has looked at what they say. With --no-decode the file is checked and what its messages say is not,
-/// which is faster.
-/// The exit code is 0 for a healthy recording, and 3 for one that is damaged or has messages that stay undecoded. Several
+/// Records, checksums, chunks, indexes, statistics, attachments and metadata are checked, and every message is decoded.
+/// Schemas that cannot be read and payloads that do not match them are problems too, with a count for each topic. Messages
+/// in an unknown encoding, or of an undefined type, are counted: the file may be intact, but their contents were not
+/// checked. --no-decode checks the file without decoding, which is faster.
+/// The exit code is 0 for a healthy recording, and 3 for one that is damaged or has undecoded messages. Several
 /// are checked one after the other.
 ///
-/// A running robot is listened to for two seconds, or --for longer: topics with several types, types that nobody
-/// defines, clocks that are set back and messages that are too much to be kept are told.
+/// For a running robot, it reports what two seconds of listening show (--for listens longer): topics with several types,
+/// undefined types, clocks that are set back, and messages that exceed the memory limit.
 ///
-/// With --json, one object a line for each place: path, healthy, messages (that can be read), undecoded (how many of
-/// them cannot be decoded; null with --no-decode), unknown (topic, messages and reason of those that asof has no decoder
-/// for), problems.
+/// With --json, one object per line for each place: path, healthy, messages (readable), undecoded (how many of
+/// them cannot be decoded; null with --no-decode), unknown (topic, messages and reason of those without a
+/// decoder), problems.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -49,11 +48,11 @@ pub struct Doctor {
     #[command(flatten)]
     opening: Opening,
 
-    /// Decode every message too, which is the default
+    /// Also decode every message, which is the default
     #[arg(long, overrides_with = "no_decode")]
     decode: bool,
 
-    /// Check the file, and not what its messages say
+    /// Check the file without decoding its messages
     #[arg(long, overrides_with = "decode")]
     no_decode: bool,
 
@@ -68,9 +67,9 @@ struct Diagnosis {
     path: String,
     healthy: bool,
     messages: u64,
-    /// Messages that can be read and not decoded; `None` where that was not tried.
+    /// Messages that can be read but not decoded; `None` where that was not tried.
     undecoded: Option<u64>,
-    /// Those of them that there is no decoder for.
+    /// Those of them without a decoder.
     unknown: Vec<Unknown>,
     #[serde(serialize_with = "problems_as_json")]
     problems: Vec<Problem>,
@@ -83,7 +82,7 @@ struct Diagnosis {
     chunks: u64,
 }
 
-/// Messages of one channel that there is no decoder for.
+/// Messages of one channel without a decoder.
 #[derive(Serialize)]
 struct Unknown {
     topic: String,
@@ -142,7 +141,7 @@ fn diagnosis(
     let summary = file.summary();
     let messages = match summary.messages {
         Some(messages) if problems.is_empty() => messages,
-        // Nothing that a damaged file says about itself is worth much.
+        // What a damaged file declares about itself is not reliable.
         _ => readable_messages(file)?,
     };
     Ok(Diagnosis {
@@ -159,7 +158,7 @@ fn diagnosis(
 }
 
 impl Diagnosis {
-    /// Decodes every message, and adds those that cannot be to the problems, or to the unknown.
+    /// Decodes every message, and adds those that fail to the problems, or to the unknown ones.
     fn decode(&mut self, file: &dyn Recording) -> anyhow::Result<()> {
         let options = TableOptions {
             layers: Layers::standard().only("reflection"),
@@ -177,7 +176,7 @@ impl Diagnosis {
         Ok(())
     }
 
-    /// Adds what is wrong with a channel's messages; how many of them could not be decoded.
+    /// Adds what is wrong with a channel's messages; returns how many of them could not be decoded.
     fn take_note(&mut self, report: &ChannelReport) -> u64 {
         let channel = &report.assignment.channel;
         let (count, reason) = match report.failures.first() {
@@ -208,7 +207,7 @@ impl Diagnosis {
         count
     }
 
-    /// A channel without a message has a schema, too.
+    /// A channel without messages has a schema, too.
     fn check_unused_schemas(&mut self, file: &dyn Recording) {
         let summary = file.summary();
         let unused = |entry: &&ChannelSummary| entry.messages == Some(0);
@@ -226,7 +225,7 @@ impl Diagnosis {
     }
 }
 
-/// What is wrong with a channel's schema; nothing where its encoding is not known, or where it has none.
+/// What is wrong with a channel's schema; `None` where its encoding is unknown, or where it has no schema.
 fn schema_fault(channel: &Channel) -> Option<SchemaError> {
     let has_schema = channel
         .schema
@@ -262,7 +261,7 @@ fn print(out: &mut impl Write, place: &Path, found: &Diagnosis, colors: Palette)
     if found.healthy {
         let decoded = match found.undecoded {
             Some(_) => "",
-            None => "; their payloads were not decoded, and what they say is not checked",
+            None => "; their payloads were not decoded or checked",
         };
         return writeln!(
             out,

@@ -1,4 +1,4 @@
-//! Files that a person drops onto the page: each look has a server of its own, on this machine alone.
+//! Files that are dropped onto the page: each drop gets its own server, on this machine only.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -12,10 +12,10 @@ use super::compare::Compare;
 use super::newfile::temporary_folder;
 use super::place::open_unmapped;
 
-/// So many looks there are at once, so that temporary files are bounded; the oldest goes with its own.
+/// How many drops are open at once, which bounds temporary files; the oldest is closed and its files removed.
 const MOST_LOOKS: usize = 2;
 
-/// Opens what is dropped.
+/// Opens dropped files.
 pub struct Dropped {
     options: ServeOptions,
     looks: Mutex<Looks>,
@@ -29,13 +29,13 @@ struct Looks {
 
 struct Look {
     number: u64,
-    /// Before the folder, so that it is closed first.
+    /// Declared before the folder, so that it is closed first.
     server: Option<Server>,
     folder: TempDir,
 }
 
 impl Dropped {
-    /// What is dropped is shown as `options` say.
+    /// Dropped files are shown according to `options`.
     pub fn new(options: &ServeOptions) -> Self {
         let options = ServeOptions {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
@@ -44,7 +44,7 @@ impl Dropped {
             disk: None,
             annotations: None,
             robots: Vec::new(),
-            // These are about what the first server shows.
+            // These options are about what the first server shows.
             queries: None,
             snapshots: None,
             recordings: None,
@@ -89,7 +89,7 @@ impl Opener for Dropped {
         if let Some(number) = look {
             let known = looks.all.iter().find(|look| look.number == number);
             let known = known.filter(|look| look.server.is_none());
-            let known = known.ok_or("this look is over; start anew")?;
+            let known = known.ok_or("this drop was closed; drop the files again")?;
             return Ok((number, known.folder.path().to_owned()));
         }
         let folder = temporary_folder()
@@ -114,13 +114,15 @@ impl Opener for Dropped {
         let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         files.sort();
         if files.is_empty() {
-            return Err("no file has come".into());
+            return Err("no file was received".into());
         }
         let server = self.serve(&files).map_err(|error| format!("{error:#}"))?;
         let address = server.url();
         let mut looks = self.looks();
         let known = looks.all.iter_mut().find(|known| known.number == look);
-        known.ok_or("this look is over; start anew")?.server = Some(server);
+        known
+            .ok_or("this drop was closed; drop the files again")?
+            .server = Some(server);
         Ok(address)
     }
 }

@@ -1,16 +1,16 @@
-//! The output, with what could command a terminal written as text.
+//! Output in which everything that could control a terminal is escaped.
 
 use std::io::{self, Write};
 
 /// What is escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Escapes {
-    /// Nothing: the bytes of a file go out as they are.
+    /// Nothing: the bytes of a file are written unchanged.
     Nothing,
-    /// What JSON leaves as it is: the second set of control characters, and marks that turn the direction of a line
-    /// around. In texts of JSON this is another spelling of the same.
+    /// What JSON does not escape: the second set of control characters, and marks that reverse the direction of a line.
+    /// In JSON strings the escape is an equivalent spelling.
     Unseen,
-    /// Control characters of both sets, too, except for the ends of lines and tabulators: for values on a terminal.
+    /// Also control characters of both sets, except line ends and tabs: for values on a terminal.
     Controls,
 }
 
@@ -18,9 +18,9 @@ pub enum Escapes {
 pub struct Escaped<W> {
     out: W,
     escapes: Escapes,
-    /// Whether what was written goes on at the end of each line.
+    /// Whether output is flushed at the end of each line.
     is_by_lines: bool,
-    /// The beginning of a character whose rest has not come yet.
+    /// The beginning of a character whose rest has not arrived yet.
     begun: Vec<u8>,
 }
 
@@ -37,7 +37,7 @@ impl<W: Write> Escaped<W> {
         }
     }
 
-    /// The same; lines go on as soon as they are complete.
+    /// The same, flushing each complete line.
     pub fn by_lines(self, is_by_lines: bool) -> Self {
         Escaped {
             is_by_lines,
@@ -79,7 +79,7 @@ impl<W: Write> Escaped<W> {
 }
 
 enum Meaning {
-    /// The first bytes of something that may have to be escaped.
+    /// The first bytes of something that may need escaping.
     Begun,
     Escaped {
         code: u32,
@@ -88,7 +88,7 @@ enum Meaning {
     Plain,
 }
 
-/// What the bytes at a candidate are.
+/// Classifies the bytes at a candidate.
 fn meaning(bytes: &[u8]) -> Meaning {
     let code = |code: u32, len: usize| Meaning::Escaped { code, len };
     match *bytes {
@@ -120,7 +120,7 @@ impl<W: Write> Write for Escaped<W> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        // A character whose rest is not there is none, and can command nothing.
+        // An incomplete character is not a character, and cannot control anything.
         let begun = std::mem::take(&mut self.begun);
         self.out.write_all(&begun)?;
         self.out.flush()
@@ -129,7 +129,7 @@ impl<W: Write> Write for Escaped<W> {
 
 impl<W: Write> Escaped<W> {
     fn put_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        // Nearly all that is written is plain, and that is quickly known.
+        // Nearly all output is plain, which is quick to check.
         let is_plain = self.escapes == Escapes::Unseen && self.begun.is_empty() && bytes.is_ascii();
         if is_plain || self.escapes == Escapes::Nothing {
             return self.out.write_all(bytes);

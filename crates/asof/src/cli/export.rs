@@ -34,13 +34,13 @@ use super::topic_files::{Names, make_folder};
 /// Each topic becomes a file in the folder, named after it. A file appears when it is complete. Parquet and
 /// Arrow keep the message's nesting and its types; CSV spreads structs over columns.
 ///
-/// With --file-tables, what the file says about itself becomes tables as well: _recording, _channels,
+/// With --file-tables, the file's own information becomes tables as well: _recording, _channels,
 /// _statistics, _metadata, _attachments (with their contents, up to 64 MB each).
 ///
 /// With --format images, each picture is a file named by its log time in a folder of its topic: as it was compressed,
-/// raw ones as PNG. With --format video, each topic is a film: H.264 and H.265 as they are, in an .mp4 whose pictures
-/// are shown when they were logged; VP9 and AV1 as they are, in an .mp4 where ffmpeg is there and as a bare stream where it is
-/// not; pictures are encoded by ffmpeg.
+/// raw ones as PNG. With --format video, each topic is a video file: H.264 and H.265 are copied into an .mp4 whose pictures
+/// are shown at their log times; VP9 and AV1 are copied into an .mp4 if ffmpeg is installed, and into a bare stream
+/// otherwise; pictures are encoded by ffmpeg.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -54,7 +54,7 @@ pub struct Export {
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<PathBuf>,
 
-    /// The folder for the tables; it is made if it is not there
+    /// The folder for the tables; it is created if it does not exist
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
 
@@ -68,36 +68,36 @@ pub struct Export {
     #[command(flatten)]
     opening: Opening,
 
-    /// Only these fields, by path, with commas between them; topics that have none of them are left out
+    /// Only these fields, by path, separated by commas; topics without any of them are left out
     #[arg(long, value_name = "A.B,C", value_delimiter = ',')]
     fields: Vec<String>,
 
-    /// Which times each row has, with commas between them: log_time and publish_time, and in Parquet and
-    /// Arrow the stamp, which is when the message itself says that it was measured
+    /// The times of each row, separated by commas: log_time and publish_time, and in Parquet and
+    /// Arrow the stamp, the time of measurement in the message
     #[arg(long, value_enum, value_name = "A,B", value_delimiter = ',', default_values = ["log_time", "publish_time", "stamp"])]
     times: Vec<TimeColumn>,
 
-    /// What times say of their zone, in Parquet and Arrow. DuckDB 2 can neither subtract nor compare its TIMESTAMPTZ_NS,
-    /// which is what it reads nanoseconds in UTC as
+    /// The time zone of times in Parquet and Arrow. DuckDB 2 can neither subtract nor compare TIMESTAMPTZ_NS, its type
+    /// for nanoseconds in UTC
     #[arg(long, value_enum, value_name = "ZONE", default_value_t)]
     time_zone: TimeZone,
 
-    /// Spread structs over columns in Parquet and Arrow too: pose.position.x instead of a struct pose
+    /// Also spread structs over columns in Parquet and Arrow: pose.position.x instead of a struct pose
     #[arg(long)]
     flatten: bool,
 
-    /// What the columns are: the message's own fields, or those of what it means
+    /// What the columns are: the message's own fields, or those of its meaning
     #[arg(long, value_enum, default_value_t)]
     layer: Layer,
 
     #[command(flatten)]
     choice: LayerChoice,
 
-    /// Also write what the file says about itself, in Parquet and Arrow
+    /// Also write the file's own information, in Parquet and Arrow
     #[arg(long)]
     file_tables: bool,
 
-    /// Replace files that are there
+    /// Replace existing files
     #[arg(long)]
     force: bool,
 }
@@ -156,7 +156,7 @@ impl Export {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
         let layers = self.layers()?;
         if self.format == Format::Parquet {
-            // Its encoders take and leave blocks of all sizes: about 80 MB instead of 90 for a recording of 1.7 GB.
+            // Its encoders allocate blocks of all sizes: this takes about 80 MB instead of 90 for a recording of 1.7 GB.
             memory::give_back_what_is_large();
         }
         let file = self.opening.open_unmapped(
@@ -190,11 +190,11 @@ impl Export {
         })
     }
 
-    /// The layers that were chosen, by what the columns are to be and by name.
+    /// The chosen layers, by the kind of columns and by name.
     fn layers(&self) -> anyhow::Result<Layers> {
         let chosen = self.choice.of(Layers::standard())?;
         let layers = match self.layer {
-            // A layer that is asked for by its name is there whatever the columns are to be.
+            // A layer that is requested by name is used for any kind of columns.
             _ if self.choice.is_one_alone() => chosen,
             Layer::Reflection => chosen.without("semantic"),
             Layer::Semantic => chosen,
@@ -211,14 +211,14 @@ impl Export {
             && (self.file_tables || !self.fields.is_empty() || self.layer != Layer::Reflection)
         {
             return Err(Usage::error(
-                "pictures and films have no columns: leave out --fields, --layer and --file-tables",
+                "pictures and videos have no columns: leave out --fields, --layer and --file-tables",
             ));
         }
         let is_of_messages = !layers.names().is_empty();
         let is_lines = matches!(self.format, Format::Csv | Format::Ndjson);
         if is_lines && (self.file_tables || !is_of_messages) {
             return Err(Usage::error(
-                "what a file says about itself is written as parquet or arrow: --format parquet",
+                "the tables of --file-tables are written as parquet or arrow: --format parquet",
             ));
         }
         if is_lines && (self.layer != Layer::Reflection || self.choice.is_one_alone()) {
@@ -245,7 +245,7 @@ impl Export {
         Ok((new, path))
     }
 
-    /// Starts the table of a topic: a file that cannot be made is an error, a table that cannot be is one within.
+    /// Starts the table of a topic: failing to create the file is an error, failing to make the table is an inner one.
     fn new_table(
         &self,
         topic: &str,
@@ -285,7 +285,7 @@ impl Export {
             projection: self.projection(),
             timelines: self.times.iter().copied().map(Timeline::from).collect(),
             bytes: BATCH_BYTES,
-            // What is written down, or set aside, are buffers as they are, and these would be whole chunks.
+            // What is kept are complete buffers, which would otherwise be complete chunks.
             shares_buffers: false,
             ..TableOptions::default()
         };
@@ -349,7 +349,7 @@ impl Export {
         }
     }
 
-    /// Writes what the file says about itself; how many tables that made.
+    /// Writes the tables of the file itself; returns how many there are.
     fn file_tables(
         &self,
         layers: &Layers,
@@ -455,7 +455,7 @@ impl Export {
     }
 }
 
-/// What a table of the file says of what it could not read.
+/// The errors in a table of the file about what it could not read.
 fn errors_of(batch: &RecordBatch) -> impl Iterator<Item = &str> {
     let column = batch.column_by_name("error");
     let texts = column.and_then(|column| column.as_string_opt::<i32>());

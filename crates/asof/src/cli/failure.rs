@@ -1,4 +1,4 @@
-//! How a failure is told: in one line, with what to do; and its exit code.
+//! How a failure is reported: in one line, with a way on; and its exit code.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use super::Outcome;
 use super::numbers::shown;
 use super::screen::Screen;
 
-/// A command line that cannot be obeyed: exit code 2.
+/// A command line that cannot be executed: exit code 2.
 #[derive(Debug)]
 pub struct Usage(pub String);
 
@@ -29,9 +29,9 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// Why a verb could not be done.
+/// Why a verb failed.
 pub enum Failure {
-    /// The reader has had enough, such as `head`. Nothing is wrong.
+    /// The reader of the output has closed it, such as `head`. Nothing is wrong.
     Hangup,
     Usage(anyhow::Error),
     Other(anyhow::Error),
@@ -53,7 +53,7 @@ impl From<anyhow::Error> for Failure {
             .next()
             .and_then(|e| e.downcast_ref::<io::Error>())
         {
-            // Every other failure of the system comes with words of its own around it.
+            // Every other system error has context of its own.
             let line = format!("cannot write to the output: {cause}; is the disk full?");
             Failure::Other(error.context(line))
         } else {
@@ -78,8 +78,8 @@ impl Failure {
     }
 }
 
-/// What went wrong with some of several places: one bad place does not keep the others from their turn. All but the last
-/// are told on the way; the last is the verb's own.
+/// Failures of some of several places: one bad place does not stop the others. All but the last
+/// are reported on the way; the last is returned by the verb.
 #[derive(Default)]
 pub struct Failures(Option<anyhow::Error>);
 
@@ -96,14 +96,14 @@ impl Failures {
     }
 }
 
-/// Tells what clap found wrong, in one line like every other error. Help and versions go out as they are.
+/// Prints clap's error in one line like every other error. Help and versions are printed unchanged.
 pub fn of_usage(error: &clap::Error) -> ExitCode {
     let is_asked_for = matches!(
         error.kind(),
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
     );
     if is_asked_for || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        // A reader that went away is not a failure.
+        // A closed output is not a failure.
         let _ = error.print();
         return ExitCode::from(if is_asked_for { 0 } else { 2 });
     }
@@ -119,7 +119,7 @@ pub fn of_usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Clap's paragraphs, without its usage and its last words.
+/// Clap's paragraphs, without its usage and its closing hint.
 fn in_one_line(text: &str) -> String {
     let mut line = String::new();
     let is_told = |part: &&str| {
@@ -136,7 +136,7 @@ fn in_one_line(text: &str) -> String {
     line
 }
 
-/// The verb that a word which is none stands for. Clap finds those that begin alike, and no letters that changed places.
+/// The verb meant by a mistyped one. Clap finds those that begin alike, but not transposed letters.
 fn meant(error: &clap::Error) -> Option<String> {
     let is_seen = error.get(ContextKind::SuggestedSubcommand).is_some();
     if error.kind() != ErrorKind::InvalidSubcommand || is_seen {
@@ -150,7 +150,7 @@ fn meant(error: &clap::Error) -> Option<String> {
     asof_core::spelling::nearest(word, verbs).map(str::to_owned)
 }
 
-/// The verb that was meant, as far as can be told.
+/// The verb on the command line, as far as it can be determined.
 fn verb() -> Option<String> {
     let cli = super::Cli::command();
     let is_verb = |word: &String| cli.find_subcommand(word).is_some();

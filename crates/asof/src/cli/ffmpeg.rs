@@ -1,4 +1,4 @@
-//! One topic's pictures as a film: the packets of video as they are, others through `ffmpeg` where it is there.
+//! One topic's pictures as a video file: video packets are copied, pictures are encoded by `ffmpeg` if it is installed.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -14,20 +14,20 @@ use super::pictures::{Seen, Taken};
 use super::screen::Screen;
 use crate::lerobot::{Mp4, Parameters, ffmpeg_command};
 
-/// A film in the making.
+/// A video file in progress.
 pub struct Film {
-    /// Where it goes, without an extension.
+    /// Its path, without an extension.
     path: PathBuf,
     rate: f64,
     way: Way,
 }
 
 enum Way {
-    /// Packets of H.264 or H.265 in a container, each shown when it was logged.
+    /// Packets of H.264 or H.265 in a container, each shown at its log time.
     Muxed(Box<Muxed>),
-    /// Packets, one after the other.
+    /// Packets, one after the other, without a container.
     Packets(Packets),
-    /// Pictures of one kind, encoded by ffmpeg as they come.
+    /// Pictures of one kind, encoded by ffmpeg as they arrive.
     Pictures {
         encoder: Child,
         extension: &'static str,
@@ -40,7 +40,7 @@ struct Muxed {
     new: NewFile,
     film: Mp4,
     start: Option<Stamp>,
-    /// Whether what comes is made with other parameters than the film.
+    /// Whether the following packets have other parameters than the file.
     is_other: bool,
 }
 
@@ -53,7 +53,7 @@ struct Packets {
 }
 
 impl Film {
-    /// Starts a film with what comes first in it.
+    /// Starts a file with its first picture or packet.
     pub fn start(path: &Path, first: &Seen, rate: f64, force: bool) -> anyhow::Result<Self> {
         let way = match first {
             Seen::Packet(data, codec) if Parameters::of(*codec, data).is_some() => {
@@ -83,9 +83,9 @@ impl Film {
         })
     }
 
-    /// Adds what comes next.
+    /// Adds the next picture or packet.
     pub fn take(&mut self, seen: &Seen, at: Stamp) -> anyhow::Result<Taken> {
-        let cannot = || format!("cannot write the film {}", self.path.display());
+        let cannot = || format!("cannot write the video {}", self.path.display());
         match (&mut self.way, seen) {
             (Way::Muxed(muxed), Seen::Packet(data, codec)) if *codec == muxed.codec => {
                 return muxed.take(data, at).with_context(cannot);
@@ -119,7 +119,7 @@ impl Film {
         Ok(Taken::Written)
     }
 
-    /// Puts the film where it belongs; where that is.
+    /// Moves the file to its target; returns the path.
     pub fn finish(self, force: bool, screen: &Screen) -> anyhow::Result<PathBuf> {
         match self.way {
             Way::Muxed(muxed) => {
@@ -132,7 +132,7 @@ impl Film {
                 packets.finish()?;
                 if !has_ffmpeg() {
                     screen.note(format_args!(
-                        "ffmpeg is not here: {} is the bare stream, without times; with ffmpeg it becomes an .mp4",
+                        "ffmpeg is not installed: {} is the bare stream, without times; with ffmpeg it becomes an .mp4",
                         stream.display()
                     ));
                     return Ok(stream);
@@ -174,7 +174,7 @@ impl Way {
     ) -> anyhow::Result<Self> {
         if !has_ffmpeg() {
             return Err(anyhow!(
-                "pictures become a film by ffmpeg, which is not here; install it, or write them one by one: --format images"
+                "encoding pictures as video needs ffmpeg, which is not installed; install it, or write them one by one: --format images"
             ));
         }
         let codec = match extension {
@@ -185,7 +185,7 @@ impl Way {
         let encoder = ffmpeg_command()
             .args(["-f", "image2pipe", "-framerate", &rate.to_string()])
             .args(["-c:v", codec, "-i", "-"])
-            // H.264 wants an even number of rows and columns.
+            // H.264 needs an even number of rows and columns.
             .args([
                 "-vf",
                 "pad=ceil(iw/2)*2:ceil(ih/2)*2",
@@ -211,7 +211,7 @@ impl Muxed {
             self.is_other = parameters != *self.film.parameters();
         }
         if self.is_other {
-            let reason = "its size or its parameters are not those of the film";
+            let reason = "its size or its parameters differ from those of the video";
             return Ok(Taken::Failed(reason.to_owned()));
         }
         if !self.codec.has_picture(data) {
@@ -246,7 +246,7 @@ impl Packets {
 }
 
 fn with(path: &Path, extension: &str) -> PathBuf {
-    // A topic's name may have a point in it, which starts no extension.
+    // A topic's name may contain a dot, which does not start an extension.
     let mut name = path.as_os_str().to_owned();
     name.push(".");
     name.push(extension);
@@ -269,7 +269,7 @@ fn ivf_sign(codec: VideoCodec) -> Option<[u8; 4]> {
     }
 }
 
-/// The head of an IVF file whose times are microseconds. Sizes are in the stream itself.
+/// The head of an IVF file with times in microseconds. Sizes are in the stream itself.
 fn ivf_head(sign: [u8; 4]) -> Vec<u8> {
     let mut head = b"DKIF\0\0\x20\0".to_vec();
     head.extend(sign);
@@ -290,7 +290,7 @@ fn has_ffmpeg() -> bool {
     asked.is_ok_and(|status| status.success())
 }
 
-/// Puts a stream into a container, its pictures as far apart as they are on average.
+/// Puts a stream into a container, its pictures evenly spaced at the average rate.
 fn remux(stream: &Path, film: &Path, rate: f64, force: bool) -> anyhow::Result<()> {
     let new = NewFile::create(film, |_| force)?;
     let mut command = ffmpeg_command();
@@ -309,7 +309,7 @@ fn remux(stream: &Path, film: &Path, rate: f64, force: bool) -> anyhow::Result<(
         .context("cannot start ffmpeg")?;
     if !status.success() {
         return Err(anyhow!(
-            "ffmpeg could not put {} into a container; the stream is still there",
+            "ffmpeg could not put {} into a container; the stream was kept",
             stream.display()
         ));
     }
@@ -321,7 +321,7 @@ fn feed(encoder: &mut Child, bytes: &[u8]) -> anyhow::Result<()> {
         Some(input) => input.write_all(bytes),
         None => Ok(()),
     };
-    written.map_err(|_| anyhow!("ffmpeg ended before the last picture; what it said is above"))
+    written.map_err(|_| anyhow!("ffmpeg ended before the last picture; its output is above"))
 }
 
 fn end(mut encoder: Child) -> anyhow::Result<()> {
@@ -330,6 +330,6 @@ fn end(mut encoder: Child) -> anyhow::Result<()> {
     if status.success() {
         Ok(())
     } else {
-        Err(anyhow!("ffmpeg could not encode the film ({status})"))
+        Err(anyhow!("ffmpeg could not encode the video ({status})"))
     }
 }

@@ -1,4 +1,4 @@
-//! `--fields`: which topics have them.
+//! `--fields`: selects fields, and the topics that have them.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::screen::Screen;
 /// The fields of printed messages.
 #[derive(Debug, Args)]
 pub struct FieldChoice {
-    /// Only these fields, with commas between them: pose.pose.position,twist
+    /// Only these fields, separated by commas: pose.pose.position,twist
     #[arg(
         long,
         value_name = "A,B",
@@ -25,7 +25,7 @@ pub struct FieldChoice {
 }
 
 impl FieldChoice {
-    /// Leaves out the topics of a recording that have none of the fields, and says so. What a robot will send is not known.
+    /// Excludes the topics of a recording that have none of the fields, with a note. A robot's future topics are unknown.
     pub fn narrow(
         &self,
         query: &mut Query,
@@ -38,7 +38,7 @@ impl FieldChoice {
         narrow(query, &self.fields, &recording.summary(), screen)
     }
 
-    /// The fields that were asked for. Of several topics, each has those that it has.
+    /// The requested fields. Each topic shows those that it has.
     pub fn projection(&self) -> Projection {
         if self.fields.is_empty() {
             Projection::All
@@ -48,11 +48,11 @@ impl FieldChoice {
     }
 }
 
-/// More topics than this are not named one by one.
+/// How many topics a note names at most.
 const NAMED_TOPICS: usize = 5;
 
-/// Narrows a query to the topics that have any of the fields, and says which have none. A field that no topic has is
-/// an error.
+/// Narrows a query to the topics that have any of the fields, with a note about those that have none. A field that no
+/// topic has is an error.
 pub fn narrow(
     query: &mut Query,
     fields: &[String],
@@ -67,7 +67,7 @@ pub fn narrow(
             let decoder = Decoder::new(channel, &Projection::paths([field]), &[]);
             matches!(decoder, Err(SchemaError::NoSuchField { .. }))
         };
-        // What cannot be known before its messages are seen may be there.
+        // Topics whose fields are unknown before their messages are read may have them.
         let is_there = |field: &&String| channel.schema.is_none() || !is_missing(field);
         let found: Vec<&String> = fields.iter().filter(is_there).collect();
         nowhere.retain(|field| !found.contains(field));

@@ -17,17 +17,17 @@ use super::numbers::{duration, shown};
 use super::place;
 use super::screen::{Screen, output};
 
-/// Find recordings of a fleet, and moments that people have marked in recordings
+/// Find recordings of a fleet, and annotated moments in recordings
 ///
-/// Of a folder or bucket that `asof index` has made a catalogue of, lists the recordings that are meant, one address a line,
-/// for every other verb; none of them is opened. With --text, the moments in them instead.
+/// For a folder or bucket with a catalogue (`asof index`), lists the matching recordings, one address per line, as input
+/// for other commands; none of them is opened. With --text, lists the matching moments in them instead.
 ///
 /// Moments are the annotations that were made in the page (run.mcap.annotations.json beside run.mcap) and those that
-/// `asof convert` has put into a file. One line for each: the recording, when, for how long, the text. Folders without a
-/// catalogue are looked through with all that is in them. Without a match the exit code is 1.
+/// `asof convert` has put into a file. One line for each: the recording, its time, its duration, the text. Folders without a
+/// catalogue are searched recursively. Without a match the exit code is 1.
 ///
-/// With --json, one object a line: of a recording what the catalogue knows (recording, address, start, end, messages, robot,
-/// tags, topics, …), of a moment place, start, end (nanoseconds since the epoch), text.
+/// With --json, one object per line: for a recording its entry in the catalogue (recording, address, start, end, messages,
+/// robot, tags, topics, …), for a moment place, start, end (nanoseconds since the epoch), text.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -38,29 +38,29 @@ pub struct Find {
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<PathBuf>,
 
-    /// Only annotations with all these words, whatever their case
+    /// Only annotations with all these words, ignoring case
     #[arg(long, value_name = "WORDS")]
     text: Option<String>,
 
     #[command(flatten)]
     searching: Searching,
 
-    /// Of recordings, say when, how long, how many messages and whose, before the address
+    /// For recordings, also print start, duration, messages and robot before the address
     #[arg(short, long)]
     long: bool,
 
-    /// Print JSON, one object a line
+    /// Print JSON, one object per line
     #[arg(long)]
     json: bool,
 }
 
-/// A moment that was marked.
+/// An annotated moment.
 struct Moment {
     range: TimeRange,
     text: String,
 }
 
-/// How deep folders are looked through.
+/// How deep folders are searched.
 const MAX_FOLDER_DEPTH: usize = 16;
 
 impl Find {
@@ -80,7 +80,7 @@ impl Find {
                     groups,
                     groups_read,
                 } = recordings.stats;
-                tracing::debug!(groups, groups_read, "the catalogue was asked");
+                tracing::debug!(groups, groups_read, "searched the catalogue");
                 for recording in recordings.recordings {
                     let address = catalogue.root().address_of(&recording.row.recording);
                     if self.text.is_some() {
@@ -135,7 +135,7 @@ impl Find {
         })
     }
 
-    /// The catalogue that is asked about a place: where there is one, or something is asked that only one can answer.
+    /// The catalogue of a place: where there is one, or where only a catalogue can answer.
     fn catalogue_of(&self, place: &Path) -> anyhow::Result<Option<Catalogue>> {
         if self.searching.is_asked() {
             return self.searching.existing_catalogue_of(place).map(Some);
@@ -174,7 +174,7 @@ impl Find {
     }
 }
 
-/// What was marked in a recording: beside it, and in it.
+/// The annotations of a recording: beside it, and in it.
 fn moments_of(file: &Path) -> anyhow::Result<Vec<Moment>> {
     let recording = place::open(file)?;
     let mut moments: Vec<Moment> = Annotations::read(&Annotations::beside(file))?
@@ -196,7 +196,7 @@ fn moments_of(file: &Path) -> anyhow::Result<Vec<Moment>> {
     Ok(moments)
 }
 
-/// A note as metadata has it; `None` where it is not one.
+/// An annotation from metadata; `None` where it is not one.
 fn moment_in(note: &str) -> Option<Moment> {
     #[derive(Deserialize)]
     struct Note {

@@ -19,12 +19,12 @@ use super::writing::print_problems;
 
 /// Show what is in a recording: topics, types, counts, rates, times, size, problems
 ///
-/// Only the file's own summary is read, so this is as quick on 10 GB as on 10 MB. Rates are those over
+/// Only the file's summary is read, so this is as quick on 10 GB as on 10 MB. Rates are averages over
 /// the whole recording. With --start or --end, the messages of that time are read and counted instead.
 ///
-/// A running robot is listened to for two seconds, or --for longer: messages and rates are those of that time.
+/// For a running robot, messages and rates are those of two seconds of listening; --for listens longer.
 ///
-/// With --json, one object a line for each place: path, format, size, start and end (nanoseconds since
+/// With --json, one object per line for each place: path, format, size, start and end (nanoseconds since
 /// the epoch; null without messages), duration (seconds), messages, chunks, compression, topics,
 /// attachments, metadata, problems. A rate (hz) is 0 for fewer than two messages. With --merge, there is one
 /// object for all places.
@@ -45,11 +45,11 @@ pub struct Info {
     #[command(flatten)]
     opening: Opening,
 
-    /// Show several recordings as the one that other verbs make of them
+    /// Show several recordings merged into one, as other commands read them
     #[arg(long, conflicts_with = "layers")]
     merge: bool,
 
-    /// Say which layer takes which topic, and why; and what the layers of the file have
+    /// Show which layer decodes which topic, and why; and the file's own layers
     #[arg(long)]
     layers: bool,
 
@@ -93,7 +93,7 @@ impl Info {
         failures.or(outcome)
     }
 
-    /// One line for each topic: who takes it, and why; who was asked before, and why they declined.
+    /// One line for each topic: the layer that takes it, and why; the layers that declined before, and why.
     fn show_layers(&self, place: &PathBuf, screen: &Screen) -> anyhow::Result<()> {
         let file = self.open(std::slice::from_ref(place), screen)?;
         let summary = file.summary();
@@ -129,7 +129,7 @@ impl Info {
                 writeln!(out, "    not {layer}: {}", shown(reason))?;
             }
         }
-        // Contents are not looked at: attachments can be large.
+        // Contents are not read: attachments can be large.
         let mut tables: Vec<(&str, u64)> = Vec::new();
         for batch in layers.file_tables(&*file, &()) {
             let (layer, batch) = batch?;
@@ -169,7 +169,7 @@ impl Info {
         } else {
             Report::of_messages(&name, &*file, &query)?
         };
-        // A robot's are what it says now; those of a file are read with `cat --metadata`.
+        // A robot's metadata is its current state; that of a file is printed by `cat --metadata`.
         if file.growth() == Growth::Growing {
             for entry in &summary.metadata {
                 let told = match entry.name.as_str() {
@@ -202,7 +202,7 @@ fn print(out: &mut impl Write, report: &Report, colors: Palette) -> io::Result<(
         title, label, bad, ..
     } = colors;
     writeln!(out, "{title}{}{title:#}", shown(&report.path))?;
-    // Whatever a value is made of, it can hold names out of the file.
+    // Any value can hold names from the file.
     let mut line = |name: &str, value: String| {
         let value = shown(&value);
         writeln!(out, "  {label}{name:<12}{label:#} {value}")
@@ -269,7 +269,7 @@ fn format_of(report: &Report) -> String {
     text
 }
 
-/// A column is no wider, for whatever a name is: what is longer sticks out of its line alone.
+/// The widest column. A longer name widens only its own line.
 const MAX_COLUMN_WIDTH: usize = 120;
 
 fn print_topics(

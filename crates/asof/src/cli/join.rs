@@ -31,21 +31,21 @@ use super::place::{Opening, Wanted};
 use super::screen::{Screen, output};
 use super::select::Span;
 
-/// For every message of one topic, the message of others that belongs to it
+/// Match every message of one topic with messages of others by time
 ///
-/// Messages are joined by their stamps, which say when they were measured, where all topics have one, and by
-/// their log times otherwise; --on chooses. Rows come as soon as nothing that is still to come can change them: of a
+/// Messages are joined by their stamps, the times of measurement, where all topics have them, and by
+/// their log times otherwise; --on chooses. A row is printed as soon as no later message can change it: for a
 /// running robot, while it runs.
 ///
-/// With --json, one object a line: the anchor's message as `asof cat --json` prints it, and under `with` for
-/// each other topic its message in the same form, with `offset`: by how many nanoseconds it is later than the
-/// anchor's; null where there is none. Pictures, clouds and other bytes are left out without --bytes.
+/// With --json, one object per line: the anchor's message as `asof cat --json` prints it, and under `with` for
+/// each other topic its message in the same form, with `offset`, the nanoseconds by which it is later than the
+/// anchor's; null where none matches. Pictures, clouds and other bytes are left out without --bytes.
 /// With --csv, structs are spread over columns, whose names start with their topic's.
 ///
-/// With --method interpolate, a message's floats are taken from between the last message and the next:
+/// With --method interpolate, floats are interpolated between the last message and the next:
 /// numbers linearly, rotations along the arc. Such a message has the anchor's log_time, the sequence null, and
-/// `between`, the two times that it lies between. Where nothing can lie between two messages (pictures,
-/// scans, texts, lists of different lengths), it is the nearest.
+/// `between`, the times of the two messages. Messages that cannot be interpolated (pictures,
+/// scans, texts, lists of different lengths) are taken from the nearest.
 #[allow(
     clippy::struct_excessive_bools,
     reason = "each is a flag that a person gives or not"
@@ -62,36 +62,36 @@ pub struct Join {
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<PathBuf>,
 
-    /// The topic whose messages lead
+    /// The topic whose messages make the rows
     #[arg(long, value_name = "TOPIC")]
     anchor: String,
 
-    /// The topics to look up, with commas between them
+    /// The topics to look up, separated by commas
     #[arg(long, value_name = "A,B", value_delimiter = ',', required = true)]
     with: Vec<String>,
 
-    /// Which message belongs to the anchor's
+    /// Which message matches the anchor's
     #[arg(long, value_enum, default_value_t)]
     method: Method,
 
-    /// By which time: the stamp in the message, or the time at which it was logged
+    /// Which time to join by: the stamp in the message, or the time at which it was logged
     #[arg(long, value_enum)]
     on: Option<On>,
 
-    /// None that is farther away than this: 50ms, 1s
+    /// The largest distance between matching messages: 50ms, 1s
     #[arg(long, value_name = "TIME", value_parser = parse_distance)]
     within: Option<Duration>,
 
-    /// How much later than others a message may come, by the time that is joined on: 250ms, 5s. A second by default;
-    /// none at all where a recording is joined on log times
+    /// How late a message may arrive, by the time that is joined on: 250ms, 5s. One second by default;
+    /// zero where a recording is joined on log times
     #[arg(long, value_name = "TIME", value_parser = parse_distance)]
     lateness: Option<Duration>,
 
-    /// Only these fields, by path, with commas between them
+    /// Only these fields, by path, separated by commas
     #[arg(long, value_name = "A.B,C", value_delimiter = ',')]
     fields: Vec<String>,
 
-    /// Print pictures, clouds and other bytes too: in base64
+    /// Also print pictures, clouds and other bytes, in base64
     #[arg(long)]
     bytes: bool,
 
@@ -117,7 +117,7 @@ pub struct Join {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv", "output"])]
     parquet: Option<PathBuf>,
 
-    /// Replace the file if it is there
+    /// Replace an existing file
     #[arg(long)]
     force: bool,
 }
@@ -129,14 +129,14 @@ enum Method {
     Nearest,
     /// The last at or before
     Last,
-    /// Between the last and the next, by how far each is away
+    /// Between the last and the next, weighted by distance
     Interpolate,
 }
 
-/// Which of its times a message is joined by.
+/// The time by which a message is joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum On {
-    /// When it was measured, as it says itself: the stamp in its header
+    /// When it was measured: the stamp in its header
     Stamp,
     /// When it was logged
     Log,
@@ -149,10 +149,10 @@ type Item = Arc<Message>;
 trait Sink {
     fn write(&mut self, row: &AlignedRow<Item>) -> anyhow::Result<()>;
 
-    /// Hands on what was written so far, because nothing comes for a while.
+    /// Flushes what was written so far, because nothing arrives for a while.
     fn flush(&mut self) -> anyhow::Result<()>;
 
-    /// Ends the rows, and tells what could not be decoded; whether there was any that should have been.
+    /// Ends the rows and reports what could not be decoded; returns whether anything that should be there is missing.
     fn finish(self: Box<Self>, screen: &Screen) -> anyhow::Result<bool>;
 }
 
@@ -240,7 +240,7 @@ impl Join {
     }
 }
 
-/// By how many nanoseconds something is later than the anchor.
+/// The nanoseconds by which something is later than the anchor.
 fn offset(at: Stamp, anchor: Stamp) -> i64 {
     at.since(anchor)
 }

@@ -1,4 +1,4 @@
-//! Which layers a verb uses, by their names; and what they see of a recording.
+//! The layers that a verb uses, by their names, and the contents of a recording that they read.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,18 @@ use super::failure::Usage;
 /// The flags that choose among the layers.
 #[derive(Debug, Args)]
 pub struct LayerChoice {
-    /// This layer alone: semantic, reflection, raw; or of the file: recording, channels, statistics, metadata,
+    /// Use only this layer: semantic, reflection, raw; or of the file: recording, channels, statistics, metadata,
     /// attachments
     #[arg(long, value_name = "NAME", conflicts_with = "without")]
     only: Option<String>,
 
-    /// Without these layers, with commas between their names
+    /// Without these layers, separated by commas
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     without: Vec<String>,
 }
 
 impl LayerChoice {
-    /// Whether one layer was asked for, and all others are off.
+    /// Whether one layer was requested, and all others are off.
     pub fn is_one_alone(&self) -> bool {
         self.only.is_some()
     }
@@ -51,7 +51,7 @@ impl LayerChoice {
     }
 }
 
-/// What lies beside the messages of a recording.
+/// The contents of a recording beside its messages.
 pub struct Contents<'a>(pub &'a dyn Recording);
 
 impl Beside for Contents<'_> {

@@ -17,27 +17,27 @@ use super::screen::{Screen, output};
 use super::signals;
 use crate::lerobot::{DatasetMap, Exported, LerobotError, export};
 
-/// Make a dataset for learning, as LeRobot (version 3) loads it
+/// Make a dataset for machine learning, in LeRobot's format (version 3)
 ///
-/// The map says which topics become which features, and at which rate:
+/// The map defines which topics become which features, and at which rate:
 ///
 ///   hz = 30                       # frames per second
 ///   task = "pick up the cube"
 ///   episodes = "recording"        # or a length of time, "30s", or a topic, "/episode"
 ///   method = "last"               # or "nearest", "interpolated"
 ///   on = "log_time"               # or "stamp"
-///   tolerance = "100ms"           # what is farther away does not count
+///   tolerance = "100ms"           # the largest distance to a message
 ///
 ///   [features]
 ///   "observation.state" = ["/joint_states.position"]
 ///   "observation.images.front" = "/camera/image"
 ///   action = { paths = ["/cmd_vel.linear.x", "/cmd_vel.angular.z"], method = "interpolated" }
 ///
-/// Each place is a recording of its own. Each message of a topic of episodes begins one; one that says `data: false` ends it,
-/// and a text names its task. A frame at which something is not known is left out.
+/// Each place is a separate recording. With a topic of episodes, each message begins an episode; one with `data: false` ends
+/// it, and a text names its task. A frame is left out when a feature is not known at its time.
 ///
-/// H.264 and H.265 are copied into MP4 files as they were recorded, and frames are taken when their pictures were. Other
-/// pictures become videos where there is ffmpeg, and stay pictures where there is none (`videos = false` keeps them).
+/// H.264 and H.265 are copied into MP4 files as they were recorded, and the frames are those of the pictures. Other
+/// pictures become videos if ffmpeg is installed, and stay pictures otherwise (`videos = false` keeps them).
 #[allow(clippy::doc_link_with_quotes, reason = "the map is TOML")]
 #[derive(Debug, Args)]
 #[command(
@@ -56,11 +56,11 @@ pub struct Lerobot {
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
 
-    /// What becomes which feature, in TOML
+    /// The map of topics to features, in TOML
     #[arg(long, value_name = "MAP.toml")]
     config: PathBuf,
 
-    /// Print what was made as JSON
+    /// Print a summary as JSON
     #[arg(long)]
     json: bool,
 }
@@ -154,14 +154,14 @@ impl Lerobot {
         }
         if made.left_out > 0 {
             screen.note(format_args!(
-                "{} left out: something was not known at them",
+                "{} left out: a feature was not known",
                 counted(made.left_out, "frame")
             ));
         }
         if made.cuts > 0 {
             let episodes = counted(made.cuts, "episode");
             screen.note(format_args!(
-                "{episodes} more than were asked for: such frames cut one in two"
+                "{episodes} more than requested: frames that were left out split an episode"
             ));
         }
         if made.empty > 0 {
@@ -178,7 +178,7 @@ impl Lerobot {
         }
         for name in &made.unseen {
             screen.warning(format_args!(
-                "{name} has no statistics: ffmpeg is needed to look at its video"
+                "{name} has no statistics: reading its video needs ffmpeg"
             ));
         }
         Ok(())

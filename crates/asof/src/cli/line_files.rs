@@ -17,7 +17,7 @@ use super::newfile::NewFile;
 /// The times that every message has.
 const TIMES: [&str; 2] = ["log_time", "publish_time"];
 
-/// One file for each topic; of comma-separated values, one for each set of columns that a topic's messages have.
+/// One file for each topic; for comma-separated values, one for each set of columns of a topic.
 pub struct LineFiles<Start> {
     is_csv: bool,
     times: [bool; 2],
@@ -38,12 +38,12 @@ struct LineFile {
 #[derive(Clone, Copy)]
 struct ChannelFile {
     file: usize,
-    /// Whether messages have a field with the name of a time.
+    /// Whether messages have a field named like a time.
     is_named_alike: bool,
 }
 
 impl<Start: FnMut(&str) -> anyhow::Result<NewFile>> LineFiles<Start> {
-    /// `times` are those that go out of `log_time` and `publish_time`; `start` makes the file of a topic.
+    /// `times` selects `log_time` and `publish_time`; `start` makes the file of a topic.
     pub fn new(is_csv: bool, times: [bool; 2], decoders: Decoders, start: Start) -> Self {
         LineFiles {
             is_csv,
@@ -56,7 +56,7 @@ impl<Start: FnMut(&str) -> anyhow::Result<NewFile>> LineFiles<Start> {
         }
     }
 
-    /// Writes a message; one that cannot be decoded is counted and left out.
+    /// Writes a message; one that cannot be decoded is counted and skipped.
     pub fn write(&mut self, message: MessageRef<'_>) -> anyhow::Result<()> {
         self.line.clear();
         let times = [message.log_time, message.publish_time];
@@ -69,7 +69,7 @@ impl<Start: FnMut(&str) -> anyhow::Result<NewFile>> LineFiles<Start> {
             if self.decoders.csv(message, &mut self.line).is_err() {
                 return Ok(());
             }
-            // Each value has a comma before it, which the first needs not.
+            // Each value is preceded by a comma, which the first does not need.
             self.line.drain(..1.min(self.line.len()));
         } else {
             self.line.push(b'{');
@@ -80,7 +80,7 @@ impl<Start: FnMut(&str) -> anyhow::Result<NewFile>> LineFiles<Start> {
             if self.decoders.json(message, &mut self.line).is_err() {
                 return Ok(());
             }
-            // The object's own brace is there already.
+            // The object's own brace is written already.
             self.line.remove(start);
             let line = &mut self.line;
             if line.get(start) == Some(&b'}') && line.get(start - 1) == Some(&b',') {
@@ -95,7 +95,7 @@ impl<Start: FnMut(&str) -> anyhow::Result<NewFile>> LineFiles<Start> {
         Ok(self.files[place.file].writer.write_all(&self.line)?)
     }
 
-    /// Puts all files where they belong; how many there are, and what could not be decoded.
+    /// Moves all files to their places; returns how many there are, and what could not be decoded.
     pub fn finish(self) -> anyhow::Result<(u64, Decoders)> {
         let count = self.files.len() as u64;
         for file in self.files {
@@ -145,7 +145,7 @@ impl<Start: FnMut(&str) -> anyhow::Result<NewFile>> LineFiles<Start> {
     }
 }
 
-/// A JSON object in which no key comes twice: the later one gets an underscore, as a column does.
+/// A JSON object with unique keys: a later duplicate gets an underscore, as a column does.
 fn with_own_names(line: &[u8]) -> anyhow::Result<Vec<u8>> {
     let Pairs(pairs) = serde_json::from_slice(line)?;
     let mut out = Vec::with_capacity(line.len() + 8);
@@ -165,7 +165,7 @@ fn with_own_names(line: &[u8]) -> anyhow::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// The fields of an object in their order, their values as they are.
+/// The fields of an object in their order, with their raw values.
 struct Pairs(Vec<(String, Box<RawValue>)>);
 
 impl<'de> Deserialize<'de> for Pairs {

@@ -20,12 +20,12 @@ pub struct Style {
     is_json: bool,
     is_raw: bool,
     is_pretty: bool,
-    /// The time that ages are counted back from, where they are shown.
+    /// The time from which ages are measured, where they are shown.
     as_of: Option<Stamp>,
 }
 
 impl Style {
-    /// For programs or for people; payloads as they are or decoded.
+    /// For programs or for people; payloads raw or decoded.
     pub fn new(is_json: bool, is_raw: bool) -> Self {
         Style {
             is_json,
@@ -41,7 +41,7 @@ impl Style {
         Style { is_pretty, ..self }
     }
 
-    /// The same with how old each message is at a time.
+    /// The same with the age of each message at a time.
     #[must_use]
     pub fn with_ages(self, at: Stamp) -> Self {
         Style {
@@ -53,7 +53,7 @@ impl Style {
 
 /// Writes messages as lines.
 ///
-/// A line is put together in one buffer that is kept, from parts that are made once per channel; so a
+/// A line is built in one reused buffer, from parts that are made once per channel; so a
 /// message costs its digits and its base64, and no allocation.
 pub struct Lines<W: Write> {
     out: W,
@@ -61,11 +61,11 @@ pub struct Lines<W: Write> {
     decoders: Decoders,
     line: Vec<u8>,
     parts: HashMap<*const Channel, Parts>,
-    /// Keeps the channels whose addresses are in `parts` alive, so that no address is used twice.
+    /// Keeps the channels whose addresses are in `parts` alive, so that no address is reused.
     channels: Vec<Arc<Channel>>,
 }
 
-/// What all lines of a channel have in common.
+/// What all lines of a channel share.
 struct Parts {
     before_times: Box<[u8]>,
     after_sequence: Box<[u8]>,
@@ -88,7 +88,7 @@ impl<W: Write> Lines<W> {
         }
     }
 
-    /// The same with these fields of each message alone.
+    /// The same with only these fields of each message.
     #[must_use]
     pub fn with_fields(self, fields: Projection) -> Self {
         Lines {
@@ -107,12 +107,12 @@ impl<W: Write> Lines<W> {
         self.out.write_all(&self.line)
     }
 
-    /// Hands on what was written so far.
+    /// Flushes what was written so far.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 
-    /// Ends the lines, and tells what could not be decoded; whether there was any that should have been.
+    /// Ends the lines and reports what could not be decoded; returns whether anything that should be there is missing.
     pub fn finish(mut self, screen: &Screen) -> io::Result<bool> {
         self.out.flush()?;
         Ok(self.decoders.tell(screen))
@@ -152,7 +152,7 @@ impl<W: Write> Lines<W> {
         }
         line.push(b'"');
         let start = line.len();
-        // Four characters for every three bytes or part of them.
+        // Four characters for every three bytes or fraction of them.
         line.resize(start + message.payload.len().div_ceil(3) * 4, 0);
         let written = STANDARD
             .encode_slice(message.payload, &mut line[start..])
@@ -204,7 +204,7 @@ impl<W: Write> Lines<W> {
     }
 }
 
-/// How long ago something was: `1.234 s old`.
+/// An age as text: `1.234 s old`.
 fn age_text(nanos: i64) -> String {
     let seconds = nanos as f64 * 1e-9;
     if seconds.abs() < 120.0 {
@@ -216,7 +216,7 @@ fn age_text(nanos: i64) -> String {
     }
 }
 
-/// As much of a text as a line has room for on a terminal; all of it in a pipe, where it is searched.
+/// As much of a text as fits on a line of a terminal; all of it in a pipe, where it is searched.
 pub fn shortened(data: &[u8]) -> String {
     static ROOM: LazyLock<usize> = LazyLock::new(|| {
         if is_watched() {

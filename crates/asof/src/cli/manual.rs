@@ -12,7 +12,7 @@ use super::Outcome;
 #[derive(Debug, Args)]
 #[command(hide = true)]
 pub struct Manual {
-    /// The folder; it is made where there is none
+    /// The folder; it is created if it does not exist
     folder: PathBuf,
 }
 

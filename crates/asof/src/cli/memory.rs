@@ -1,14 +1,14 @@
-//! Memory that is given back when it is not needed any more.
+//! Returns freed memory to the system.
 
-/// Allocations from this size on go back to the system as soon as they are freed.
+/// Allocations of at least this many bytes go back to the system as soon as they are freed.
 ///
-/// glibc begins like this, and gives it up at the first large block that is freed: from then on up to 32 MB are cut
-/// out of its heaps. Pictures and clouds of all sizes that come and go leave holes there that nothing fits into; a
+/// glibc starts with this, and gives it up when the first large block is freed: from then on up to 32 MB are taken
+/// from its heaps. Pictures and clouds of varying sizes leave holes there that nothing fits into; a
 /// server with a cache of 300 MB took a third more than it held.
-const LARGE: i32 = 512 << 10;
+const MMAP_THRESHOLD_BYTES: i32 = 512 << 10;
 
-/// Keeps what large messages that come and go take close to what is held of them. Each then costs a call of the
-/// system, so it is for where memory counts more than that.
+/// Keeps the memory taken by large messages close to the memory in use. Each allocation then costs a system call,
+/// so it is for programs where memory matters more than that.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(
     unsafe_code,
@@ -16,7 +16,7 @@ const LARGE: i32 = 512 << 10;
 )]
 pub fn give_back_what_is_large() {
     // SAFETY: it takes two numbers, and glibc makes it safe to call while other threads allocate.
-    let is_set = unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE) } == 1;
+    let is_set = unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES) } == 1;
     if !is_set {
         tracing::debug!("the allocator keeps its own threshold");
     }
@@ -24,5 +24,5 @@ pub fn give_back_what_is_large() {
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub fn give_back_what_is_large() {
-    let _ = LARGE;
+    let _ = MMAP_THRESHOLD_BYTES;
 }

@@ -1,8 +1,8 @@
 //! The command line: one file per verb, and what they share.
 //!
-//! `select` has the flags that choose messages, `report` what `info` says, `place` opens files and robots, `newfile` says
-//! how files are written, `failure` how errors are told, and `escaped` keeps names from commanding a terminal. `tests/cli.rs`
-//! holds the output in snapshots; after an intended change, `INSTA_UPDATE=always cargo test -p asof` writes them anew.
+//! `select` has the flags that select messages, `report` the output of `info`; `place` opens files and robots, `newfile`
+//! writes files, `failure` prints errors, and `escaped` keeps names from controlling the terminal. `tests/cli.rs`
+//! holds the output in snapshots; after an intended change, `INSTA_UPDATE=always cargo test -p asof` updates them.
 
 mod annotated;
 mod at;
@@ -81,7 +81,7 @@ struct Cli {
     #[command(subcommand)]
     verb: Verb,
 
-    /// Whether to use colours
+    /// When to use colours
     #[arg(
         long,
         global = true,
@@ -92,11 +92,11 @@ struct Cli {
     )]
     color: ColorChoice,
 
-    /// Say more: causes of errors, what reading cost
+    /// Print more: causes of errors, what reading cost
     #[arg(short, long, global = true, display_order = 901, action = ArgAction::Count)]
     verbose: u8,
 
-    /// Say less: no notes, no progress; errors are still told
+    /// Print less: no notes, no progress; errors are still printed
     #[arg(short, long, global = true, display_order = 902)]
     quiet: bool,
 }
@@ -134,11 +134,11 @@ enum Verb {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Done,
-    /// Something in the input was damaged and left out.
+    /// Damaged input was skipped.
     Damaged,
-    /// There is no answer, and the reason was printed as the answer.
+    /// There is no answer, and the reason was printed instead.
     Failed,
-    /// The person has had enough: Ctrl-C.
+    /// The user interrupted it: Ctrl-C.
     #[cfg(feature = "sql")]
     Interrupted,
 }
@@ -165,23 +165,23 @@ impl From<Outcome> for ExitCode {
     }
 }
 
-/// The command line, when something else than the system gave it.
+/// The command line, when it does not come from the system.
 static GIVEN: Mutex<Option<Vec<OsString>>> = Mutex::new(None);
 
-/// The words of the command line, the program's own name first.
+/// The arguments, the program's own name first.
 fn words() -> Vec<OsString> {
     let given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner).clone();
     given.unwrap_or_else(|| std::env::args_os().collect())
 }
 
-/// Does what these words say, the program's own name first. For programs that carry the command within them. One call
-/// after the other: verbs share the process's output, and its signals.
+/// Runs the command with these arguments, the program's own name first. For programs that embed the command. Calls must
+/// not overlap: verbs share the process's output and its signals.
 pub fn main_with(words: Vec<OsString>) -> ExitCode {
     *GIVEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
     main()
 }
 
-/// Does what the command line says.
+/// Runs the command line of the process.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse_from(words()) {
         Ok(cli) => cli,

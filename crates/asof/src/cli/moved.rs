@@ -1,4 +1,4 @@
-//! A recording under other names and at other times, to lie beside another.
+//! A recording under other names and at other times, to be shown beside another.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,9 +10,9 @@ use asof_core::{
 use asof_formats::{Progress, Recording};
 use bytes::Bytes;
 
-/// A finished recording whose topics have a prefix and whose log times are all so many nanoseconds later.
+/// A finished recording whose topics have a prefix and whose log times are shifted by a number of nanoseconds.
 ///
-/// What messages say of time themselves, such as their stamps, stays as it was recorded.
+/// Times inside of messages, such as their stamps, stay as recorded.
 pub struct Moved {
     recording: Box<dyn Recording>,
     mover: Arc<Mover>,
@@ -22,12 +22,12 @@ struct Mover {
     /// `/before`, or nothing.
     prefix: String,
     by: i64,
-    /// The channels under their other names, by the address of those that they stand for, which are kept so that their
-    /// addresses are not used for others.
+    /// The renamed channels, by the addresses of the originals, which are kept so that their
+    /// addresses are not reused.
     channels: Mutex<HashMap<usize, Renamed>>,
 }
 
-/// A channel, and the one that stands for it.
+/// A channel, and its renamed copy.
 type Renamed = (Arc<Channel>, Arc<Channel>);
 
 impl Moved {
@@ -80,10 +80,10 @@ impl Mover {
         TimeRange::new(self.later(range.start), self.later(range.end))
     }
 
-    /// What a question for the moved means to what was recorded.
+    /// Translates a query on the moved recording into one on the original.
     fn asked(&self, query: &Query, source: &dyn Source) -> Query {
         let back = |at: Stamp| match at {
-            // The ends of time stay where they are.
+            // The ends of time are not shifted.
             Stamp::MIN | Stamp::MAX => at,
             at => at.plus_nanos(self.by.saturating_neg()),
         };

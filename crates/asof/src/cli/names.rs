@@ -1,8 +1,8 @@
-//! What a person who mistyped a topic may have meant.
+//! Suggestions for mistyped topics.
 
 use asof_core::spelling::nearest;
 
-/// `did you mean '/odom'?`, of topics; a slash that was left out is seen, too.
+/// `did you mean '/odom'?`, for topics; finds a missing slash, too.
 pub fn hint<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> Option<String> {
     let slashed = format!("/{wanted}");
     let is_slashed = known.clone().into_iter().any(|name| name == slashed);

@@ -1,4 +1,4 @@
-//! A file that appears whole or not at all.
+//! Files that appear complete or not at all.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, ErrorKind};
@@ -11,8 +11,8 @@ use tempfile::{NamedTempFile, TempDir};
 use super::place::quoted;
 use super::signals;
 
-/// A file in the making: written beside its place under another name, and put there when it is complete.
-/// It is removed if that does not happen.
+/// A file in progress: written beside its target under another name, and moved there when it is complete.
+/// Otherwise it is removed.
 pub struct NewFile {
     temporary: NamedTempFile,
     target: PathBuf,
@@ -20,10 +20,10 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Starts a file that will be `path`. What is there already is replaced only if `may_replace` says so
-    /// of it; something that is not an ordinary file is never replaced.
+    /// Starts a file that will be `path`. An existing file is replaced only if `may_replace` returns true for
+    /// it; anything that is not an ordinary file is never replaced.
     pub fn create(path: &Path, may_replace: impl FnOnce(&Path) -> bool) -> anyhow::Result<Self> {
-        // A link is written through, as every other program does it.
+        // Links are followed, as in every other program.
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let found = fs::symlink_metadata(&target).ok();
         if let Some(found) = &found {
@@ -59,25 +59,25 @@ impl NewFile {
         })
     }
 
-    /// Where it is written until it is finished, for other programs.
+    /// The path until it is finished, for other programs.
     pub fn path(&self) -> &Path {
         self.temporary.path()
     }
 
-    /// Where to write.
+    /// A writer to the file.
     pub fn writer(&self) -> anyhow::Result<BufWriter<File>> {
         let file = self.temporary.as_file().try_clone();
         let file = file.context("cannot open another handle of the new file")?;
         Ok(BufWriter::with_capacity(1 << 17, file))
     }
 
-    /// Puts the file where it belongs.
+    /// Moves the file to its target.
     pub fn finish(self) -> anyhow::Result<()> {
         let target = self.target.display().to_string();
         let placed = if self.replaces {
             self.temporary.persist(&self.target)
         } else {
-            // Somebody else may have been quicker.
+            // Another process may have created it meanwhile.
             self.temporary.persist_noclobber(&self.target)
         };
         placed
@@ -106,9 +106,9 @@ fn unwritable(path: &Path, folder: &Path, error: io::Error) -> anyhow::Error {
     anyhow::Error::new(error).context(line)
 }
 
-/// Refuses to write over the recording that is being read, whatever it is called.
+/// Refuses to overwrite the recording that is being read, under any name.
 ///
-/// The word is for the name that is proposed instead.
+/// `word` goes into the name that is suggested instead.
 pub fn refuse_same(input: &Path, output: &Path, word: &str) -> anyhow::Result<()> {
     if is_same(input, output) {
         return Err(anyhow!(
@@ -120,7 +120,7 @@ pub fn refuse_same(input: &Path, output: &Path, word: &str) -> anyhow::Result<()
     Ok(())
 }
 
-/// `run.bag` and `recovered` make `run.recovered.mcap`: whatever is read, MCAP is written.
+/// `run.bag` and `recovered` make `run.recovered.mcap`: every format is written as MCAP.
 pub fn beside(path: &Path, word: &str) -> PathBuf {
     path.with_extension(format!("{word}.mcap"))
 }
@@ -148,7 +148,7 @@ fn is_same(one: &Path, other: &Path) -> bool {
 fn builder() -> tempfile::Builder<'static, 'static> {
     use std::os::unix::fs::PermissionsExt;
     let mut builder = tempfile::Builder::new();
-    // The system takes away what the user's mask says.
+    // The system applies the user's mask.
     builder
         .prefix(".asof-")
         .suffix(".part")
@@ -163,25 +163,25 @@ fn builder() -> tempfile::Builder<'static, 'static> {
     builder
 }
 
-/// The files that an interrupt must not leave behind. Locked while one is made, so that there is no moment
-/// in which it exists and is not known here.
+/// The files that an interrupt must remove. Locked while one is created, so that there is no moment
+/// in which it exists and is not listed here.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From here on, a person who has had enough leaves no files behind: neither unfinished ones, nor those that
+/// From here on an interrupt removes temporary files: unfinished ones, and those that
 /// recordings were unpacked into.
 pub fn clean_up_on_interrupt() {
-    // A verb that has arranged this in its own way keeps that.
+    // A verb that has installed its own handler keeps it.
     let _ = signals::on_end(|code| {
         remove_unfinished();
         std::process::exit(code);
     });
 }
 
-/// Takes away every file that is not finished, before the program ends at once.
+/// Removes every unfinished file, before the program ends at once.
 pub fn remove_unfinished() {
     for path in unfinished().drain(..) {
         let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
@@ -189,7 +189,7 @@ pub fn remove_unfinished() {
     asof_formats::remove_temporary_files();
 }
 
-/// A folder for files that nobody needs when the program ends, however it does.
+/// A folder for files that are removed when the program ends, in any way.
 pub fn temporary_folder() -> io::Result<TempDir> {
     clean_up_on_interrupt();
     let mut known = unfinished();
@@ -198,7 +198,7 @@ pub fn temporary_folder() -> io::Result<TempDir> {
     Ok(made)
 }
 
-/// Makes a file that is taken away if the person has had enough. Where that cannot be arranged, it stays.
+/// Creates a file that an interrupt removes. Where no handler can be installed, it stays.
 fn removed_on_interrupt(
     make: impl FnOnce() -> io::Result<NamedTempFile>,
 ) -> io::Result<NamedTempFile> {

@@ -49,7 +49,7 @@ pub fn duration(nanos: i64) -> String {
     format!("{hours} h {minutes} min {} s", whole % 60)
 }
 
-/// `49.97`, with as many digits as tell something.
+/// `49.97`, with only significant digits.
 pub fn hertz(rate: f64) -> String {
     if rate >= 99.95 {
         format!("{rate:.0}")
@@ -66,8 +66,8 @@ pub fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", grouped(number))
 }
 
-/// A name out of a file, safe to show: one that holds newlines, a terminal's commands, or marks that turn the direction
-/// of a line around has them escaped.
+/// A name from a file, safe to show: newlines, terminal commands and marks that reverse the direction of a line
+/// are escaped.
 pub fn shown(text: &str) -> Cow<'_, str> {
     if text.chars().any(|c| c.is_control() || is_deceptive(c)) {
         Cow::Owned(text.escape_debug().to_string())
@@ -76,8 +76,8 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Characters that cannot be seen and change how what is around them is shown: marks of direction, which can make a line
-/// read otherwise than it is, separators of lines, and letters of no width.
+/// Invisible characters that change how the text around them is shown: direction marks, which can make a line
+/// read differently, line separators, and letters of no width.
 pub fn is_deceptive(c: char) -> bool {
     matches!(c,
         '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')

@@ -17,7 +17,7 @@ use super::numbers::counted;
 use super::screen::Screen;
 use super::topic_files::{Names, make_folder};
 
-/// What is made of pictures.
+/// What pictures are exported as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A file for each picture.
@@ -26,13 +26,13 @@ pub enum Kind {
     Video,
 }
 
-/// Where pictures are written, and whether over others.
+/// Where pictures are written, and whether files may be replaced.
 pub struct PictureFolder<'a> {
     pub folder: &'a Path,
     pub force: bool,
 }
 
-/// Writes the pictures of a recording; whether some of them could not be.
+/// Writes the pictures of a recording; returns whether some could not be written.
 pub fn export(
     kind: Kind,
     place: &PictureFolder<'_>,
@@ -96,7 +96,7 @@ fn is_seen(channel: &Channel) -> bool {
     })
 }
 
-/// Pictures in a second, by the recording's own counts.
+/// Pictures per second, by the recording's own counts.
 fn rate_of(summary: &asof_core::Summary, channel: &Channel) -> f64 {
     let seconds = summary.range.duration_nanos() as f64 * 1e-9;
     let own = summary.channels.iter();
@@ -110,13 +110,13 @@ fn rate_of(summary: &asof_core::Summary, channel: &Channel) -> f64 {
     }
 }
 
-/// What a message shows.
+/// The contents of a message.
 pub enum Seen {
-    /// A picture as a file has it, with the extension of such files.
+    /// A picture as the contents of a file, with its extension.
     Picture(Vec<u8>, &'static str),
-    /// Numbers that were scaled to be seen.
+    /// Numbers that were scaled to be visible.
     Scaled(Vec<u8>),
-    /// A packet of video.
+    /// A video packet.
     Packet(Vec<u8>, VideoCodec),
 }
 
@@ -124,7 +124,7 @@ impl Seen {
     fn of(record: &Record) -> Result<Self, String> {
         let Some(format) = record.text("format") else {
             let picture = Picture::of(record).map_err(|error| error.to_string())?;
-            // Depths and colours with all their 16 bits, where they have them.
+            // Depths and colours keep all 16 bits.
             let bytes = Pixels::from(&picture).to_png();
             let bytes = bytes.map_err(|error| error.to_string())?;
             return Ok(if picture.is_scaled() && picture.values().is_none() {
@@ -146,23 +146,23 @@ impl Seen {
         match VideoCodec::named(&format) {
             Some(codec) => Ok(Seen::Packet(data, codec)),
             None => Err(format!(
-                "pictures in the format '{format}' are not known; `asof export --layer raw` writes them as they are"
+                "pictures in the format '{format}' are not supported; `asof export --layer raw` writes their bytes"
             )),
         }
     }
 }
 
-/// What became of a message.
+/// What happened to a message.
 pub enum Taken {
     Written,
-    /// It prepares a decoder, and shows nothing itself.
+    /// It configures a decoder, and shows nothing itself.
     Nothing,
-    /// It comes before the first that a decoder can start with.
+    /// It precedes the first packet that a decoder can start with.
     Early,
     Failed(String),
 }
 
-/// What is being written of one topic.
+/// The output of one topic.
 struct Topic {
     /// Its folder, or its file without an extension.
     path: PathBuf,
@@ -172,7 +172,7 @@ struct Topic {
     scaled: u64,
     /// Packets before the first that a decoder can start with.
     early: u64,
-    /// Messages that have no picture, and why the first of them has none.
+    /// Messages without a picture, and why the first of them has none.
     failed: Option<(u64, String)>,
     last: Option<(i64, u64)>,
 }
@@ -191,7 +191,7 @@ impl Topic {
         }
     }
 
-    /// Writes what a message shows.
+    /// Writes the contents of a message.
     fn take(
         &mut self,
         kind: Kind,
@@ -215,7 +215,7 @@ impl Topic {
             make_folder(&self.path)?;
         }
         let nanos = message.log_time.nanos();
-        // Several may have been logged at once.
+        // Several may have the same log time.
         let number = match self.last {
             Some((at, number)) if at == nanos => number + 1,
             _ => 1,
@@ -252,7 +252,7 @@ impl Topic {
         }
         match &mut self.film {
             Some(film) => film.take(seen, message.log_time),
-            None => Err(anyhow!("there is no film")),
+            None => Err(anyhow!("no video was started")),
         }
     }
 
@@ -268,7 +268,7 @@ impl Topic {
         }
     }
 
-    /// Puts everything where it belongs and says what there is; whether something could not be written.
+    /// Moves all files to their targets and prints what was written; returns whether something could not be.
     fn finish(
         self,
         name: &str,
@@ -285,13 +285,13 @@ impl Topic {
         }
         if self.scaled > 0 {
             screen.note(format_args!(
-                "{} on {name} hold numbers without a colour: each is scaled to what is in it; --format parquet keeps them",
+                "{} on {name} hold numbers without a colour: each is scaled to its own range; --format parquet keeps them",
                 counted(self.scaled, "picture")
             ));
         }
         if self.early > 0 {
             screen.note(format_args!(
-                "{} on {name} left out: they come before the first that a decoder can start with",
+                "{} on {name} left out: they precede the first that a decoder can start with",
                 counted(self.early, "packet")
             ));
         }

@@ -1,4 +1,4 @@
-//! What a person names on the command line, opened.
+//! Opens the places that are named on the command line.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -33,19 +33,19 @@ pub struct Opening {
 #[derive(Debug, Clone, Args)]
 #[cfg_attr(
     not(feature = "live"),
-    allow(dead_code, reason = "without robots nothing is done with them")
+    allow(dead_code, reason = "unused without robots")
 )]
 pub struct OfRobot {
-    /// Listen to a running robot for this long: seconds, or with a unit such as 500ms, 30s, 5m. Without it, verbs that
-    /// go on do so until Ctrl-C, and those that look at it take two seconds
+    /// Listen to a running robot for this long: seconds, or with a unit such as 500ms, 30s, 5m. Without it, commands that
+    /// follow run until Ctrl-C, and others listen for two seconds
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time, help_heading = ROBOTS)]
     pub duration: Option<Duration>,
 
-    /// Raw Zenoh keys of a running robot too, such as 'demo/**'
+    /// Also subscribe to raw Zenoh keys of a running robot, such as 'demo/**'
     #[arg(long, value_name = "EXPRESSION", help_heading = ROBOTS)]
     pub key: Vec<String>,
 
-    /// How much of a running robot is kept while it is listened to: seconds, or with a unit such as 90s, 10m, 1h
+    /// How much of a running robot is kept in memory: seconds, or with a unit such as 90s, 10m, 1h
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_time, help_heading = ROBOTS)]
     pub window: Duration,
 }
@@ -62,23 +62,23 @@ impl Default for OfRobot {
     }
 }
 
-/// Which topics of a running robot are listened to: all others are not even sent.
+/// The topics of a running robot to subscribe to: all others are not even sent.
 #[derive(Clone)]
 #[cfg_attr(
     not(feature = "live"),
-    allow(dead_code, reason = "without robots nobody asks")
+    allow(dead_code, reason = "unused without robots")
 )]
 pub struct Wanted {
     filter: Arc<dyn Fn(&Channel) -> bool + Send + Sync>,
     /// Topics that must be there.
     named: Vec<String>,
-    /// How long topics are waited for at first.
+    /// How long to wait for topics at first.
     pub patience: Duration,
-    /// So many bytes of all robots are kept at most.
+    /// At most this many bytes of all robots are kept.
     pub bytes: u64,
 }
 
-/// So long a look waits for the first topics.
+/// How long a look waits for the first topics.
 const DISCOVERY: Duration = Duration::from_secs(5);
 const MOST_BYTES: u64 = 600_000_000;
 
@@ -98,7 +98,7 @@ impl Wanted {
         }
     }
 
-    /// The topics that a person chose; all without a choice.
+    /// The topics that the user chose; all without a choice.
     pub fn chosen(patterns: Option<Patterns>) -> Self {
         match patterns {
             Some(patterns) => Wanted::those(move |channel| patterns.is_match(&channel.topic)),
@@ -116,7 +116,7 @@ impl Wanted {
         }
     }
 
-    /// The same, waiting for no topic to appear.
+    /// The same, without waiting for topics to appear.
     pub fn at_once(self) -> Self {
         Wanted {
             patience: Duration::ZERO,
@@ -124,7 +124,7 @@ impl Wanted {
         }
     }
 
-    /// The same, of which so many bytes are kept at most.
+    /// The same, keeping at most this many bytes.
     pub fn within(self, bytes: u64) -> Self {
         Wanted { bytes, ..self }
     }
@@ -146,7 +146,7 @@ impl Opening {
         self.files.definitions(screen)
     }
 
-    /// What was said about robots.
+    /// The flags for robots.
     #[cfg(feature = "live")]
     pub fn robot(&self) -> &OfRobot {
         &self.robot
@@ -158,7 +158,7 @@ impl Opening {
         &self.files.msg_path
     }
 
-    /// Opens one place, or several as one; of a running robot these topics alone, until the person has had enough.
+    /// Opens one place, or several as one; for a running robot only these topics, until interrupted.
     pub fn open_wanted(
         &self,
         places: &[PathBuf],
@@ -169,7 +169,7 @@ impl Opening {
         self.open_with(places, wanted, options, screen)
     }
 
-    /// The same; files that lack their ends are taken for those that are being written, and have these topics alone.
+    /// The same; files without an end are taken for files that are being written, restricted to these topics.
     pub fn open_growing(
         &self,
         places: &[PathBuf],
@@ -187,13 +187,13 @@ impl Opening {
         Ok(opened)
     }
 
-    /// Whether folders of definitions were named, or limits taken away: what only this process knows.
+    /// Whether folders of definitions were named, or limits lifted: settings that only this process has.
     #[cfg(feature = "cluster")]
     pub fn is_special(&self) -> bool {
         !self.files.msg_path.is_empty() || self.files.no_limits
     }
 
-    /// How recordings are opened that many others are read beside: nothing of them is mapped.
+    /// How recordings are opened when many are read at the same time: without memory maps.
     #[cfg_attr(
         not(feature = "sql"),
         allow(dead_code, reason = "only queries read many recordings")
@@ -202,7 +202,7 @@ impl Opening {
         Ok(unmapped_with(self.definitions(screen)?))
     }
 
-    /// Opens places to look at them: a running robot is listened to for a while, and is then as finished as a
+    /// Opens places to look at them: a running robot is listened to for a while, and the result is finished, like a
     /// recording of that while.
     pub fn look_at(
         &self,
@@ -214,7 +214,7 @@ impl Opening {
         self.open_as(live::Listening::listened, places, wanted, options, screen)
     }
 
-    /// The same for a reader that reads slices of time beside each other, each on a thread of its own: nothing is
+    /// The same for a reader that reads slices of time in parallel, each on its own thread: nothing is
     /// decompressed ahead within one, or memory and threads would grow with the square of the cores.
     #[cfg(feature = "sql")]
     pub fn look_at_slices(
@@ -249,8 +249,8 @@ impl Opening {
         Ok((file, at))
     }
 
-    /// Opens places that are read once from front to back, as [`FileOpening::open_once`]; of a running robot these
-    /// topics alone.
+    /// Opens places that are read once from front to back, as [`FileOpening::open_once`]; for a running robot only these
+    /// topics.
     pub fn open_once(
         &self,
         places: &[PathBuf],
@@ -265,8 +265,8 @@ impl Opening {
         self.open_with(places, wanted, options, screen)
     }
 
-    /// Opens places without mapping anything of them, as [`FileOpening::open_unmapped`]; of a running robot these topics
-    /// alone.
+    /// Opens places without memory maps, as [`FileOpening::open_unmapped`]; for a running robot only these
+    /// topics.
     pub fn open_unmapped(
         &self,
         places: &[PathBuf],
@@ -277,7 +277,7 @@ impl Opening {
         self.open_with(places, wanted, options, screen)
     }
 
-    /// The same for a server, which asks for what there is, again and again, and follows what comes.
+    /// The same for a server, which reads what there is repeatedly and follows what arrives.
     pub fn open_served(
         &self,
         places: &[PathBuf],
@@ -299,7 +299,7 @@ impl Opening {
         self.open_as(|robot| robot, places, wanted, options, screen)
     }
 
-    /// Opens places; `how` says what a running robot is to its reader.
+    /// Opens places; `how` is how a running robot is presented to its reader.
     fn open_as(
         &self,
         how: fn(live::Listening) -> live::Listening,
@@ -314,7 +314,7 @@ impl Opening {
         }
     }
 
-    /// The running robots that are meant, if there are any, as one with the recordings beside them.
+    /// The running robots among the places, if any, merged with the recordings beside them.
     fn listen(
         &self,
         places: &[PathBuf],
@@ -349,16 +349,16 @@ impl Opening {
     }
 }
 
-/// Flags of the verbs that open recordings alone, and of all others.
+/// Flags of verbs that open only recordings, and of all others.
 #[derive(Debug, Clone, Default, Args)]
 pub struct FileOpening {
-    /// Look for definitions of ROS 2 types in this folder too, such as /opt/ros/humble/share; for bags
+    /// Also look for definitions of ROS 2 types in this folder, such as /opt/ros/humble/share; for bags
     /// that have none of their own
     #[arg(long, value_name = "DIR")]
     msg_path: Vec<PathBuf>,
 
-    /// Decompress whatever is there: without this, chunks and files that become hundreds of times
-    /// their size are left out, and said so
+    /// Decompress everything: without this, chunks and files that expand to hundreds of times
+    /// their size are left out and reported
     #[arg(long)]
     no_limits: bool,
 }
@@ -369,7 +369,7 @@ impl FileOpening {
         definitions_in(&self.msg_path, screen)
     }
 
-    /// Opens places that are read once from front to back. Mapping them brings nothing then, but for a db3,
+    /// Opens places that are read once from front to back. Mapping them has no advantage then, except for a db3,
     /// whose pages are read faster than SQLite reads them.
     pub fn open_once(
         &self,
@@ -384,8 +384,8 @@ impl FileOpening {
         self.open_with(places, options, screen)
     }
 
-    /// Opens places without mapping anything of them into memory: those that stay open for long, where a file
-    /// that is cut meanwhile must be an error and no signal, and those that hold much else in memory.
+    /// Opens places without memory maps: those that stay open for long, where a file
+    /// that is truncated meanwhile must be an error and not a signal, and those read beside much else in memory.
     pub fn open_unmapped(
         &self,
         places: &[PathBuf],
@@ -447,13 +447,13 @@ fn options_with(definitions: Definitions) -> OpenOptions {
     }
 }
 
-/// Whether a place may be, or may hold, a file that is written to a temporary one before it is read.
+/// Whether a place may be, or may contain, a file that is unpacked to a temporary one before it is read.
 fn may_be_unpacked(place: &Path) -> bool {
     let extension = place.extension().and_then(|extension| extension.to_str());
     is_address(place) || place.is_dir() || matches!(extension, Some("zst" | "zstd" | "yaml"))
 }
 
-/// The definitions below folders that a person has named. Says so where there are none.
+/// The definitions below the named folders. Prints a note where there are none.
 pub fn definitions_in(folders: &[PathBuf], screen: &Screen) -> anyhow::Result<Definitions> {
     let mut definitions = Definitions::standard();
     for folder in folders {
@@ -461,7 +461,7 @@ pub fn definitions_in(folders: &[PathBuf], screen: &Screen) -> anyhow::Result<De
             let reason = match error.kind() {
                 ErrorKind::NotFound => "there is no such folder".to_owned(),
                 ErrorKind::NotADirectory => {
-                    "it is not a folder; name the one that it lies in".to_owned()
+                    "it is not a folder; name the folder that contains it".to_owned()
                 }
                 ErrorKind::PermissionDenied => "permission denied".to_owned(),
                 _ => error.to_string(),
@@ -478,7 +478,7 @@ pub fn definitions_in(folders: &[PathBuf], screen: &Screen) -> anyhow::Result<De
     Ok(definitions)
 }
 
-/// Says which types are found in the folders but cannot be used, for want of another.
+/// Notes which types are defined in the folders but cannot be used, because another is missing.
 fn note_missing(recording: &dyn Recording, definitions: &Definitions, screen: &Screen) {
     let summary = recording.summary();
     let undefined: BTreeSet<&str> = summary
@@ -515,13 +515,13 @@ pub fn open_unmapped(place: &Path) -> anyhow::Result<Box<dyn Recording>> {
     open_one(place, &unmapped_with(Definitions::standard()))
 }
 
-/// Opens a place, with an error that a person can act upon.
+/// Opens a place, with an error that includes a way on.
 fn open_one(place: &Path, options: &OpenOptions) -> anyhow::Result<Box<dyn Recording>> {
     openable(place)?;
     asof_formats::open_with(place, options).map_err(explained)
 }
 
-/// Says of a place that cannot be opened, whatever is there, why that is so.
+/// Rejects a place that can never be opened, with the reason.
 fn openable(place: &Path) -> anyhow::Result<()> {
     if let Some(scheme) = scheme_of(place).filter(|scheme| !is_readable(scheme)) {
         let place = shown_place(place);
@@ -532,7 +532,7 @@ fn openable(place: &Path) -> anyhow::Result<()> {
         }
         if live::is_robot(Path::new(&place)) {
             return Err(anyhow!(
-                "cannot open {place}: it is a running robot, and this verb is for recordings; record it first: \
+                "cannot open {place}: it is a running robot, and this command is for recordings; record it first: \
                  asof record {place} -o run.mcap"
             ));
         }
@@ -540,18 +540,18 @@ fn openable(place: &Path) -> anyhow::Result<()> {
             "cannot open {place}: {scheme} addresses are not supported; name a file, or an http, s3, gs or az address"
         ));
     }
-    // A pipe would be waited for, and cannot be read anywhere but at its front.
+    // A pipe would block, and cannot be read at random.
     let is_stream = |found: std::fs::Metadata| !found.is_file() && !found.is_dir();
     if std::fs::metadata(place).is_ok_and(is_stream) {
         let place = shown_place(place);
         return Err(anyhow!(
-            "cannot open {place}: it is not an ordinary file; save what comes out of it to a file first"
+            "cannot open {place}: it is not an ordinary file; save its contents to a file first"
         ));
     }
     Ok(())
 }
 
-/// Whether files at such addresses are read in place, which takes the feature `remote`.
+/// Whether files at such addresses are read in place, which needs the feature `remote`.
 fn is_readable(scheme: &str) -> bool {
     cfg!(feature = "remote") && is_remote(scheme)
 }
@@ -583,12 +583,12 @@ fn scheme_of(place: &Path) -> Option<&str> {
     (!scheme.is_empty() && scheme.chars().all(is_word)).then_some(scheme)
 }
 
-/// A place as it is named in messages: an address may carry a password or a signature.
+/// A place as shown in messages: an address may carry a password or a signature.
 fn shown_place(place: &Path) -> String {
     without_secrets(&place.display().to_string())
 }
 
-/// A path that a shell reads as one word, for commands that are shown to people.
+/// A path quoted as one word of a shell, for commands that are shown.
 pub fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%".contains(c);

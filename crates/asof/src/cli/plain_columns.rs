@@ -1,8 +1,8 @@
 //! Columns that Parquet can hold.
 //!
-//! Parquet has no struct without fields, as constants-only types of ROS and empty messages of protobuf are. Such a
-//! column becomes a truth value: true where the message is, null where it was left out. Lists of them keep their
-//! lengths so.
+//! Parquet has no struct without fields, such as constants-only types of ROS and empty messages of protobuf. Such a
+//! column becomes a boolean: true where the message has a value, null where it has none. Lists of them thus keep their
+//! lengths.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use arrow_array::{
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::{ArrowError, DataType, FieldRef, Fields, Schema, SchemaRef};
 
-/// Metadata of a column that stands for a struct without fields.
+/// Metadata of a column that replaces a struct without fields.
 const EMPTY: &str = "asof:empty";
 
-/// The schema in which batches of another are written; `None` where that can be written as it is.
+/// The schema in which batches of another are written; `None` where that can be written unchanged.
 pub fn plain(schema: &Schema) -> Option<SchemaRef> {
     let is_plain = schema
         .fields()
@@ -34,7 +34,7 @@ pub fn plain(schema: &Schema) -> Option<SchemaRef> {
     )))
 }
 
-/// A batch in the words of a schema that [`plain`] made of its own.
+/// A batch in the schema that [`plain`] made of its own.
 pub fn plain_batch(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     let columns = batch.columns().iter().map(plain_array);
     let columns = columns.collect::<Result<Vec<_>, _>>()?;

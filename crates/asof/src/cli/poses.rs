@@ -1,4 +1,4 @@
-//! `asof tf --pose-topic`: where a topic says that the robot was, as a trajectory.
+//! `asof tf --pose-topic`: the poses of a topic as a trajectory.
 
 use std::io::Write as _;
 
@@ -14,10 +14,10 @@ use nalgebra::{Isometry3, Quaternion, Translation3, UnitQuaternion};
 use super::numbers::counted;
 use super::screen::{Screen, output};
 
-/// A rotation whose length is nearer to one than this stays as it was written.
-const NEAR: f64 = 1e-6;
+/// A quaternion whose norm is closer to one than this is not normalized.
+const NORM_TOLERANCE: f64 = 1e-6;
 
-/// Writes every pose of a topic, at the time that it says it was measured at; at its log time where it says none.
+/// Writes every pose of a topic at its stamp, or at its log time where it has none.
 pub fn write(
     source: &dyn Source,
     topic: &str,
@@ -71,7 +71,7 @@ pub fn write(
     if turned > 0 {
         let what = counted(turned, "pose");
         screen.note(format_args!(
-            "{what} on {topic} without a rotation: written as not turned"
+            "{what} on {topic} without a rotation: written as the identity"
         ));
     }
     if empty > 0 {
@@ -106,14 +106,16 @@ impl<'a> Poses<'a> {
         })
     }
 
-    /// When and where it was, and whether it says how it was turned; `None` where it says nothing.
+    /// Time, pose, and whether it has a rotation; `None` where it has no position.
     fn at(&self, row: usize) -> Option<(Stamp, Isometry3<f64>, bool)> {
         let [x, y, z] = numbers(self.position, row)?;
         let place = Translation3::new(x, y, z);
         let turn = numbers(self.orientation, row).map(|[x, y, z, w]| Quaternion::new(w, x, y, z));
-        let turn = turn.filter(|turn| turn.norm().is_finite() && turn.norm() > NEAR);
+        let turn = turn.filter(|turn| turn.norm().is_finite() && turn.norm() > NORM_TOLERANCE);
         let rotation = match turn {
-            Some(turn) if (turn.norm() - 1.0).abs() < NEAR => UnitQuaternion::new_unchecked(turn),
+            Some(turn) if (turn.norm() - 1.0).abs() < NORM_TOLERANCE => {
+                UnitQuaternion::new_unchecked(turn)
+            }
             Some(turn) => UnitQuaternion::new_normalize(turn),
             None => UnitQuaternion::identity(),
         };
@@ -134,7 +136,7 @@ impl<'a> Poses<'a> {
     }
 }
 
-/// The numbers of a vector, if all of them are some.
+/// The numbers of a vector, if none of them is null.
 fn numbers<const N: usize>(column: &ArrayRef, row: usize) -> Option<[f64; N]> {
     let list = column.as_fixed_size_list();
     if list.is_null(row) {

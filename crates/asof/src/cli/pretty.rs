@@ -1,9 +1,9 @@
 //! A message over several lines, as people read it.
 
-/// Numbers of a list that stand in its line; of more, the first ones do.
-const IN_A_LINE: usize = 12;
+/// How many numbers of a list are shown in its line.
+const NUMBERS_PER_LINE: usize = 12;
 
-/// Writes JSON as indented lines, `name: value`, the fields in their order. What is not JSON stays as it is.
+/// Writes JSON as indented lines, `name: value`, the fields in their order. Anything that is not JSON is unchanged.
 pub fn write_pretty(json: &[u8], depth: usize, out: &mut Vec<u8>) {
     let mut text = Reader { json, at: 0 };
     if text.value(depth, out).is_none() {
@@ -16,11 +16,11 @@ struct Reader<'a> {
     at: usize,
 }
 
-/// Deeper than this nothing is indented any further.
+/// The deepest indentation.
 const MAX_INDENT: usize = 64;
 
 impl<'a> Reader<'a> {
-    /// A value and the end of its line; what is in it stands on lines of its own.
+    /// A value and the end of its line; its contents go on lines of their own.
     fn value(&mut self, depth: usize, out: &mut Vec<u8>) -> Option<()> {
         match self.peek()? {
             b'{' if depth < MAX_INDENT => self.object(depth, out),
@@ -79,20 +79,20 @@ impl<'a> Reader<'a> {
         } else {
             commas(inner) + 1
         };
-        if count <= IN_A_LINE {
+        if count <= NUMBERS_PER_LINE {
             out.push(b' ');
             out.extend_from_slice(all);
         } else {
-            let end = nth_comma(inner, IN_A_LINE);
+            let end = nth_comma(inner, NUMBERS_PER_LINE);
             out.extend_from_slice(b" [");
             out.extend_from_slice(&inner[..end]);
-            out.extend_from_slice(format!(", … ({} more)]", count - IN_A_LINE).as_bytes());
+            out.extend_from_slice(format!(", … ({} more)]", count - NUMBERS_PER_LINE).as_bytes());
         }
         out.push(b'\n');
         Some(())
     }
 
-    /// Whether another element follows; else the end has been taken.
+    /// Whether another element follows; otherwise the end has been consumed.
     fn goes_on(&mut self, end: u8) -> Option<bool> {
         let next = self.peek()?;
         self.at += 1;
@@ -114,7 +114,7 @@ impl<'a> Reader<'a> {
         (self.peek()? == wanted).then(|| self.at += 1)
     }
 
-    /// One value as it stands.
+    /// One value, unparsed.
     fn skip(&mut self) -> Option<&'a [u8]> {
         self.peek()?;
         let start = self.at;
@@ -140,7 +140,7 @@ fn indent(depth: usize, out: &mut Vec<u8>) {
     out.resize(out.len() + 2 * depth, b' ');
 }
 
-/// Where the commas are that no text has in it.
+/// The positions of commas outside of strings.
 fn comma_places(list: &[u8]) -> impl Iterator<Item = usize> + '_ {
     let (mut in_text, mut is_escaped) = (false, false);
     list.iter().enumerate().filter_map(move |(at, &byte)| {

@@ -15,13 +15,13 @@ use super::report::problems_as_json;
 use super::screen::{Palette, Screen};
 use super::writing::{CompressionChoice, Written, refuse_input, refuse_other_format, tell, write};
 
-/// Save what can be saved of a damaged recording, with fresh indexes
+/// Save what a damaged recording still holds, with new indexes
 ///
-/// The new file appears when it is complete, and not before. The exit code is 3 if the recording was
+/// The new file appears when it is complete. The exit code is 3 if the recording was
 /// damaged, and 0 if nothing was wrong with it.
 ///
 /// With --json, one object: path, output, size, messages, attachments, metadata, lost (messages that the
-/// recording says it has and that cannot be read), problems.
+/// recording declares but that cannot be read), problems.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -43,7 +43,7 @@ pub struct Recover {
     #[command(flatten)]
     opening: FileOpening,
 
-    /// Replace a file that is there already
+    /// Replace an existing file
     #[arg(long)]
     force: bool,
 
@@ -121,7 +121,7 @@ fn print(out: &mut dyn Write, rescue: &Rescue, colors: Palette) -> io::Result<()
     let lost = if rescue.lost > 0 {
         format!("at least {}", counted(rescue.lost, "message"))
     } else {
-        "only what the problems above say".to_owned()
+        "only what the problems above describe".to_owned()
     };
     writeln!(out, "{bad}lost{bad:#} {lost}")
 }

@@ -1,4 +1,4 @@
-//! What a recording holds, in the words of `asof info`.
+//! The contents of a recording, as `asof info` shows them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,13 +8,13 @@ use serde::{Serialize, Serializer};
 
 use super::numbers::seconds_between;
 
-/// What `info --json` prints. The names and their order are a promise.
+/// The output of `info --json`. The names and their order are stable.
 #[derive(Debug, Serialize)]
 pub struct Report {
     pub path: String,
     pub format: String,
     pub size: u64,
-    /// Nanoseconds since the epoch; `None` where there is no message.
+    /// Nanoseconds since the epoch; `None` without messages.
     pub start: Option<i64>,
     pub end: Option<i64>,
     /// Seconds.
@@ -28,7 +28,7 @@ pub struct Report {
     /// Parameters of a running robot, as JSON; left out where there are none.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, String>,
-    /// What a running robot says of itself.
+    /// What a running robot reports about itself.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub robot: BTreeMap<String, String>,
     /// The nodes that publish each topic of a running robot.
@@ -52,7 +52,7 @@ pub struct TopicReport {
     pub schema_encoding: String,
     pub messages: Option<u64>,
     pub hz: Option<f64>,
-    /// Of payload; only where the messages were read.
+    /// Bytes of payload; only where the messages were read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
 }
@@ -87,7 +87,7 @@ struct ProblemReport<'a> {
 /// What makes two channels one entry: topic, type, encoding, schema encoding.
 type Key = [String; 4];
 
-/// Messages and bytes of payload, as far as they are known.
+/// Messages and bytes of payload, as far as known.
 #[derive(Default)]
 struct Tally {
     messages: Option<u64>,
@@ -95,7 +95,7 @@ struct Tally {
 }
 
 impl Report {
-    /// From the summary alone: no message is read.
+    /// From the summary: no message is read.
     pub fn of_summary(path: &Path, summary: &Summary, query: &Query) -> Self {
         let mut tallies: BTreeMap<Key, Tally> = BTreeMap::new();
         for entry in &summary.channels {
@@ -110,16 +110,16 @@ impl Report {
         }
         let mut report = Report::new(path, summary, summary.range, tallies);
         if query.topics == asof_core::Topics::All {
-            // The file may know the whole and not its parts.
+            // The file may declare the total but not its parts.
             report.messages = summary.messages;
         }
         report
     }
 
-    /// By reading the messages that the query asks for, and no others.
+    /// By reading the messages that the query selects.
     ///
     /// # Errors
-    /// When the recording cannot be read on.
+    /// When the recording cannot be read further.
     pub fn of_messages(
         path: &Path,
         source: &dyn Source,
@@ -223,7 +223,7 @@ fn key(channel: &asof_core::Channel) -> Key {
     ]
 }
 
-/// Messages per second of the recording, as other tools count it; 0 where a rate has no meaning.
+/// Messages per second of the recording, as other tools count it; 0 where a rate is undefined.
 fn rate(messages: u64, duration: f64) -> f64 {
     if messages < 2 || duration <= 0.0 {
         0.0

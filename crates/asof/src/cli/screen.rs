@@ -1,4 +1,4 @@
-//! Where words go: results to the output, everything else to the error stream.
+//! Output: results go to standard output, everything else to standard error.
 
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
@@ -23,7 +23,7 @@ pub enum ColorChoice {
     Never,
 }
 
-/// What the person at the other end wants to see.
+/// What the user wants to see.
 #[derive(Clone)]
 pub struct Screen {
     color: ColorChoice,
@@ -31,7 +31,7 @@ pub struct Screen {
     quiet: bool,
 }
 
-/// The parts of the output that stand out.
+/// The styles of highlighted parts of the output.
 #[derive(Debug, Clone, Copy)]
 pub struct Palette {
     pub title: Style,
@@ -41,7 +41,7 @@ pub struct Palette {
 }
 
 impl Palette {
-    /// Nothing stands out.
+    /// No highlighting.
     #[cfg(all(test, feature = "live"))]
     pub fn plain() -> Self {
         Palette {
@@ -71,7 +71,7 @@ impl Screen {
         self.palette_for(&io::stdout())
     }
 
-    /// Something worth knowing, which is not a result.
+    /// Prints information that is not a result.
     pub fn note(&self, text: impl fmt::Display) {
         if !self.quiet {
             let style = self.palette_for(&io::stderr()).label;
@@ -82,7 +82,7 @@ impl Screen {
         }
     }
 
-    /// Something in the input that was wrong.
+    /// Prints a warning about the input.
     pub fn warning(&self, text: impl fmt::Display) {
         if !self.quiet {
             let style = AnsiColor::Yellow.on_default().bold();
@@ -94,7 +94,7 @@ impl Screen {
         }
     }
 
-    /// What went wrong, in one line; its causes too if more was asked for.
+    /// Prints an error in one line; with -v also its causes.
     pub fn error(&self, error: &anyhow::Error) {
         let style = self.palette_for(&io::stderr()).bad;
         let line = error.to_string();
@@ -106,7 +106,7 @@ impl Screen {
         }
     }
 
-    /// A bar on the error stream, if a person can see it.
+    /// A progress bar on standard error, if that is a terminal.
     pub fn progress(&self, total: u64, template: &str) -> ProgressBar {
         if self.quiet || !io::stderr().is_terminal() {
             return ProgressBar::hidden();
@@ -143,14 +143,14 @@ impl Screen {
 /// The output of a verb.
 pub type Output = Escaped<BufWriter<StdoutLock<'static>>>;
 
-/// The output, locked once and buffered. It has to be flushed, so that a failure is noticed. Characters that cannot be
-/// seen and command a terminal are escaped as JSON does it, whatever they came from.
+/// Standard output, locked once and buffered. It must be flushed, so that a failure is noticed. Invisible characters
+/// that control a terminal are escaped as in JSON, wherever they come from.
 pub fn output() -> Output {
     output_with(Escapes::Unseen)
 }
 
-/// The output for values that are no JSON, such as comma-separated ones: as they are in a pipe, and on a terminal without
-/// anything that could command it.
+/// Standard output for values that are not JSON, such as comma-separated ones: unchanged in a pipe, and on a terminal
+/// without anything that could control it.
 pub fn output_of_values() -> Output {
     output_with(if is_watched() {
         Escapes::Controls
@@ -159,12 +159,12 @@ pub fn output_of_values() -> Output {
     })
 }
 
-/// Whether a person looks at the output, rather than a program.
+/// Whether the output is a terminal.
 pub fn is_watched() -> bool {
     io::stdout().is_terminal()
 }
 
-/// From here on, every line of the output is shown as soon as it is written: it is the news of a running robot.
+/// From here on, every line of the output is flushed as soon as it is written, for running robots.
 #[cfg(feature = "live")]
 pub fn show_at_once() {
     AT_ONCE.store(true, Ordering::Relaxed);
@@ -177,7 +177,7 @@ fn output_with(escapes: Escapes) -> Output {
     Escaped::new(stdout, escapes).by_lines(AT_ONCE.load(Ordering::Relaxed))
 }
 
-/// A line on the error stream. If nobody can hear it, there is nobody to tell.
+/// Prints a line on standard error. A failure to do so cannot be reported, and is ignored.
 fn say(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{line}");
 }

@@ -1,4 +1,4 @@
-//! The flags that choose topics and times, and the query that they make.
+//! The flags that select topics and times, and the query that they make.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::names::hint;
 use super::place::quoted;
 use super::screen::Screen;
 
-/// Which messages are meant.
+/// Selects messages.
 #[derive(Debug, Args)]
 pub struct Select {
     #[command(flatten)]
@@ -20,15 +20,15 @@ pub struct Select {
     span: Span,
 }
 
-/// Which topics are meant.
+/// Selects topics.
 #[derive(Debug, Args)]
 pub struct TopicChoice {
-    /// Only these topics: names or globs, with commas between them
+    /// Only these topics: names or globs, separated by commas
     #[arg(long, value_name = "A,B", value_parser = parse_patterns)]
     topics: Option<Patterns>,
 }
 
-/// From when to when.
+/// Selects a time range.
 #[derive(Debug, Args)]
 pub struct Span {
     /// Only messages at or after this time: RFC 3339, seconds since the epoch, nanoseconds with ns, or
@@ -41,12 +41,12 @@ pub struct Span {
     end: Option<When>,
 }
 
-/// Names and globs of topics, as they were given.
+/// Names and globs of topics, as given.
 #[derive(Debug, Clone)]
 pub struct Patterns(Vec<NamePattern>);
 
 impl Select {
-    /// The topics as they were given.
+    /// The topics as given.
     pub fn patterns(&self) -> Option<Patterns> {
         self.choice.patterns()
     }
@@ -56,7 +56,7 @@ impl Select {
         self.span.start.is_none() && self.span.end.is_none()
     }
 
-    /// What to ask of this source. Says so where a choice can match nothing.
+    /// The query for this source. Notes a choice that can match nothing.
     pub fn query(&self, place: &Path, source: &dyn Source, screen: &Screen) -> Query {
         Query {
             topics: self.choice.topics(place, source, screen),
@@ -66,7 +66,7 @@ impl Select {
 }
 
 impl Span {
-    /// The time that is meant. Says so where there can be nothing in it.
+    /// The selected time range. Notes one that must be empty.
     pub fn range(&self, source: &dyn Source, screen: &Screen) -> TimeRange {
         let summary = source.summary();
         let instant = |when: Option<When>, otherwise: Stamp| {
@@ -95,12 +95,12 @@ impl Span {
 }
 
 impl Patterns {
-    /// Whether one of them means this topic.
+    /// Whether one of them matches this topic.
     pub fn is_match(&self, topic: &str) -> bool {
         self.0.iter().any(|pattern| pattern.is_match(topic))
     }
 
-    /// Says which of them mean no topic of a recording.
+    /// Notes which of them match no topic of a recording.
     pub fn note_those_without_a_match(&self, place: &Path, known: &[&str], screen: &Screen) {
         for pattern in &self.0 {
             if !known.iter().any(|topic| pattern.is_match(topic)) {
@@ -113,12 +113,12 @@ impl Patterns {
 }
 
 impl TopicChoice {
-    /// The topics as they were given.
+    /// The topics as given.
     pub fn patterns(&self) -> Option<Patterns> {
         self.topics.clone()
     }
 
-    /// The topics of a source that are meant. Says so where a choice matches nothing.
+    /// The selected topics of a source. Notes a choice that matches nothing.
     pub fn topics(&self, place: &Path, source: &dyn Source, screen: &Screen) -> Topics {
         let Some(patterns) = &self.topics else {
             return Topics::All;
@@ -127,7 +127,7 @@ impl TopicChoice {
         let known = summary.topics();
         patterns.note_those_without_a_match(place, &known, screen);
         if source.growth().is_growing() {
-            // It was opened with this choice and has nothing else, and what is meant may come later.
+            // It was opened with this choice and has nothing else; matching topics may appear later.
             return Topics::All;
         }
         let is_wanted = |topic: &&str| patterns.is_match(topic);
@@ -143,7 +143,7 @@ pub fn parse_patterns(text: &str) -> Result<Patterns, String> {
     Ok(Patterns(patterns))
 }
 
-/// The names and globs of a list with commas.
+/// The names and globs of a comma-separated list.
 pub fn names_in(text: &str) -> Vec<NamePattern> {
     let parts = split_at_commas(text).into_iter().map(str::trim);
     parts

@@ -34,20 +34,20 @@ use super::sql::{FLIGHT_PORT, Flight, Flying, Served};
 
 /// Show recordings or a running robot in the browser, and to Foxglove and Lichtblick
 ///
-/// Opens recordings of any size at once, several as one. Of a running robot it shows what comes, and keeps the
-/// last minutes to look back at. Only this machine can connect, unless --listen names
-/// another address; clients then need the token in the address that is printed. Nothing is written but what you
-/// note in the page (run.mcap.annotations.json beside run.mcap, which `asof convert` takes along), and, with --snapshots, the
-/// last minute of a robot when `POST /api/snapshot?reason=…` asks for it.
+/// Opens recordings of any size at once, several as one. A running robot is shown live, and its last minutes are kept
+/// to look back at. Only this machine can connect, unless --listen names
+/// another address; clients then need the token in the printed address. Nothing is written except your
+/// annotations in the page (run.mcap.annotations.json beside run.mcap, which `asof convert` copies), and, with --snapshots,
+/// the last minute of a robot on `POST /api/snapshot?reason=…`.
 ///
-/// Of a folder or bucket that `asof index` has made a catalogue of, the page shows the list of recordings: search, filter,
+/// For a folder or bucket with a catalogue (`asof index`), the page shows the list of recordings: search, filter,
 /// open one.
 ///
 /// Foxglove and Lichtblick connect to the same port with ws://; pages of other sites, such as the Foxglove
 /// app in a browser, only after --allow-origin.
 ///
-/// With --flight, clients of Arrow Flight SQL (JDBC, ADBC, DBeaver, Grafana) can ask recordings in SQL, as `asof sql`
-/// does, at a port of its own. They need the same token: as a bearer token, or as the password of any user.
+/// With --flight, clients of Arrow Flight SQL (JDBC, ADBC, DBeaver, Grafana) can query recordings as `asof sql`
+/// does, at a separate port. They need the same token: as a bearer token, or as the password of any user.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -71,12 +71,12 @@ pub struct Serve {
     #[command(flatten)]
     opening: Opening,
 
-    /// Only these topics of a running robot: names or globs, with commas between them
+    /// Only these topics of a running robot: names or globs, separated by commas
     #[arg(long, value_name = "A,B", value_parser = parse_patterns)]
     topics: Option<Patterns>,
 
-    /// Answer clients of Arrow Flight SQL too, at this address: port 32010 of the address of the page, or the next one that
-    /// is free. For builds with the feature `sql`
+    /// Also serve Arrow Flight SQL at this address: port 32010 of the address of the page, or the next free
+    /// one. Needs a build with the feature `sql`
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, value_parser = parse_flight_address)]
     #[expect(clippy::option_option, reason = "with an address, or without")]
     flight: Option<Option<SocketAddr>>,
@@ -91,10 +91,10 @@ pub struct Serve {
     serving: Serving,
 }
 
-/// Flags of the verbs that serve.
+/// Flags of the verbs that serve the page.
 #[derive(Debug, Args)]
 pub struct Serving {
-    /// Where to listen: a port of this machine, or an address with a port. 127.0.0.1:8765, or the next port that is free
+    /// Where to listen: a port of this machine, or an address with a port. 127.0.0.1:8765 or the next free port by default
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
     listen: Option<SocketAddr>,
 
@@ -102,38 +102,38 @@ pub struct Serving {
     #[arg(long)]
     no_open: bool,
 
-    /// Memory for what was read of a recording, or is kept of a robot, in megabytes
+    /// Memory for cached recordings, or for a robot's recent messages, in megabytes
     #[arg(long, value_name = "MB", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
     cache: u64,
 
-    /// Keep what was read of a recording in this folder too, so that it is there the next time: for recordings on a
+    /// Also keep the cache in this folder, for the next time: for recordings on a
     /// slow disk or on the network. Recordings and servers can share a folder
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
 
-    /// How large that folder may become, in megabytes; the oldest goes first
+    /// Maximum size of that folder, in megabytes; the oldest data is removed first
     #[arg(long, value_name = "MB", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     cache_dir_size: u64,
 
-    /// Let pages of this site connect
+    /// Allow pages of this site to connect
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
 
-    /// A name that this machine goes by, as it stands in addresses
+    /// Another name of this machine in addresses
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
 
-    /// A folder with a ROS package, or with several, whose files the page and viewers may fetch: meshes that a robot's
+    /// A folder with one or several ROS packages whose files the page and viewers may fetch: meshes that a robot's
     /// description names by package:// or file://
     #[arg(long = "package", visible_alias = "assets", value_name = "DIR")]
     assets: Vec<PathBuf>,
 
-    /// Show maps under positions of GPS, with tiles of this server: https://tile.example.org/{z}/{x}/{y}.png. The page
+    /// Show maps under GPS positions, with tiles of this server: https://tile.example.org/{z}/{x}/{y}.png. The page
     /// fetches them, so that server learns where the robot was; without this, nothing is fetched from anywhere
     #[arg(long, value_name = "URL")]
     tiles: Option<String>,
 
-    /// Start with this layout: a file that the page has saved, or a layout of Foxglove or Lichtblick
+    /// Start with this layout: a file saved by the page, or a layout of Foxglove or Lichtblick
     #[arg(long, value_name = "FILE")]
     layout: Option<PathBuf>,
 
@@ -149,8 +149,7 @@ impl Serve {
             screen.note("--topics is for running robots, and has no effect on recordings");
         }
         if self.serving.urdf.is_some() && has_robot {
-            let text =
-                "--urdf is for recordings; a running robot says what it is on /robot_description";
+            let text = "--urdf is for recordings; a running robot publishes its description on /robot_description";
             return Err(Usage::error(text.to_owned()));
         }
         if self.compare.is_wanted() && (has_robot || self.places.is_empty()) {
@@ -164,7 +163,7 @@ impl Serve {
         if let Some(catalogue) = self.fleet()? {
             let mut queries = Served::default();
             if self.flight.is_some() {
-                // The page asks what is open in it, which is none of the list yet.
+                // The page queries what is open in it; nothing of the list is yet.
                 queries.flight = self.served(screen)?.flight;
             }
             let kept = Kept {
@@ -179,7 +178,7 @@ impl Serve {
                 .serve_kept(nothing()?, "", kept, &interrupt, screen);
         }
         let interrupt = Interrupt::arrange(&self.serving, has_robot);
-        // A robot may come later, and the page shows when it does.
+        // A robot may appear later, and the page shows when it does.
         let wanted = Wanted::chosen(self.topics.clone())
             .within(self.serving.cache_bytes())
             .at_once();
@@ -196,7 +195,7 @@ impl Serve {
         let name = match (name, self.places.len()) {
             (Some(name), 1) => name,
             (Some(name), count) => format!("{name} and {} more", count - 1),
-            // The page knows by this that nothing is open.
+            // Tells the page that nothing is open.
             (None, _) => String::new(),
         };
         let kept = Kept {
@@ -216,13 +215,13 @@ impl Serve {
             .serve_kept(recording, &name, kept, &interrupt, screen)
     }
 
-    /// What answers queries over the places that are named.
+    /// The query engine over the named places.
     fn served(&self, screen: &Screen) -> anyhow::Result<Served> {
         let places = (self.places.as_slice(), &self.catalogue);
         Served::over(places, &self.opening, screen, self.flight)
     }
 
-    /// What is shown, and the robots that are told apart in it.
+    /// What is shown, and the robots in it.
     fn open(
         &self,
         wanted: &Wanted,
@@ -242,7 +241,7 @@ impl Serve {
         Ok((compared.recording, compared.robots))
     }
 
-    /// The catalogue of the one place that is named, if it has one: then there is a list to choose from.
+    /// The catalogue of the one named place, if it has one: then the page shows its list.
     fn fleet(&self) -> anyhow::Result<Option<Catalogue>> {
         let [place] = self.places.as_slice() else {
             return Ok(None);
@@ -258,7 +257,7 @@ impl Serve {
         self.catalogue.if_there(place)
     }
 
-    /// Where notes are kept: beside a recording that is one file on this machine.
+    /// Where annotations are kept: beside a recording that is one file on this machine.
     fn annotations(&self) -> Option<PathBuf> {
         let [place] = self.places.as_slice() else {
             return None;
@@ -267,7 +266,7 @@ impl Serve {
     }
 }
 
-/// A recording without anything in it.
+/// An empty recording.
 fn nothing() -> anyhow::Result<Box<dyn asof_formats::Recording>> {
     let out = std::io::Cursor::new(Vec::new());
     let writer = McapWriter::new(out, McapWriterOptions::default())?;
@@ -275,7 +274,7 @@ fn nothing() -> anyhow::Result<Box<dyn asof_formats::Recording>> {
     Ok(Box::new(McapFile::from_bytes("nothing".to_owned(), bytes)?))
 }
 
-/// What is served beside the messages, and where what was read or noted is kept.
+/// What is served beside the messages, and where the cache and annotations are kept.
 #[derive(Default)]
 struct Kept {
     disk: Option<DiskOptions>,
@@ -287,7 +286,7 @@ struct Kept {
 }
 
 impl Serving {
-    /// Serves until the person has had enough.
+    /// Serves until interrupted.
     pub fn serve(
         &self,
         source: Box<dyn asof_formats::Recording>,
@@ -297,7 +296,7 @@ impl Serving {
         self.serve_kept(source, name, Kept::default(), &Interrupt::default(), screen)
     }
 
-    /// Where what was read of these places is kept; nowhere if their versions cannot be told apart.
+    /// Where the cache of these places is kept; nowhere if their versions cannot be determined.
     fn disk(&self, places: &[PathBuf], screen: &Screen) -> Option<DiskOptions> {
         let folder = self.cache_dir.clone()?;
         match fingerprint_of(places) {
@@ -307,7 +306,9 @@ impl Serving {
                 fingerprint,
             }),
             Err(error) => {
-                screen.warning(format_args!("nothing is kept for later: {error:#}"));
+                screen.warning(format_args!(
+                    "the cache is not kept for the next time: {error:#}"
+                ));
                 None
             }
         }
@@ -332,9 +333,9 @@ impl Serving {
                 "{problems} problems in this recording; the page shows them"
             ));
         }
-        // What a recording was unpacked into goes with the server.
+        // What a recording was unpacked into is removed with the server.
         clean_up_on_interrupt();
-        // What goes on is shown from now on, with what came before to look back at.
+        // A growing source is shown from now on, with the past to look back at.
         let is_growing = source.growth().is_growing();
         let start = is_growing.then(Stamp::now);
         let mut end = End::of(&source, is_growing)?;
@@ -375,32 +376,32 @@ impl Serving {
                 None => server.keep_on_disk(),
             }
         };
-        // Dropped, it writes the rest.
+        // Dropping it writes the rest.
         drop((server, flying));
         remove_unfinished();
         std::process::exit(code);
     }
 
-    /// Says so where a folder is given that nothing will be in.
+    /// Notes a folder that will stay empty.
     fn note_nothing_is_kept(&self, screen: &Screen) {
         if self.cache_dir.is_some() {
             screen.note(
-                "nothing of a running robot is kept in --cache-dir; `asof record` writes it down",
+                "nothing of a running robot is kept in --cache-dir; use `asof record` to record it",
             );
         }
     }
 
-    /// Bytes for what was read, or is kept.
+    /// Bytes of the cache, or of recent messages.
     fn cache_bytes(&self) -> u64 {
         self.cache.saturating_mul(1_000_000)
     }
 
-    /// Whether an address was named to listen on.
+    /// Whether an address to listen on was named.
     pub fn is_addressed(&self) -> bool {
         self.listen.is_some()
     }
 
-    /// Starts a server, and says where it is.
+    /// Starts a server, and prints its address.
     fn start(
         &self,
         screen: &Screen,
@@ -417,7 +418,7 @@ impl Serving {
         let options = ServeOptions {
             listen,
             any_port: self.listen.is_none(),
-            // The page and Flight have the same one.
+            // The page and Flight share one token.
             token: is_open.then(make_token).transpose()?,
             hosts: self.allow_host.clone(),
             origins: self.allow_origin.clone(),
@@ -436,12 +437,12 @@ impl Serving {
         let (url, foxglove) = (server.url(), server.foxglove_url());
         let flight = flying.as_ref().map(Flying::greeting).unwrap_or_default();
         let greeting = format!(
-            "{label}Open{label:#} {url}\nFoxglove and Lichtblick: {foxglove}\n{flight}Ctrl-C ends it.\n"
+            "{label}Open{label:#} {url}\nFoxglove and Lichtblick: {foxglove}\n{flight}Press Ctrl-C to stop.\n"
         );
         let mut out = output();
         let said = out.write_all(greeting.as_bytes());
         match said.and_then(|()| out.flush()) {
-            // The server goes on for those who read its address and closed the pipe.
+            // The server goes on when a reader of its address closes the pipe.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
             said => said?,
         }
@@ -459,7 +460,7 @@ impl Serving {
     }
 }
 
-/// The text of a layout, if it is one.
+/// The text of a layout, if it is valid.
 fn layout_in(file: &Path) -> anyhow::Result<String> {
     let shown = file.display();
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
@@ -481,10 +482,10 @@ fn layout_in(file: &Path) -> anyhow::Result<String> {
     }
 }
 
-/// A layout is sent to every page.
+/// The largest layout, which is sent to every page.
 const MOST_LAYOUT: usize = 1 << 20;
 
-/// What people call a recording: its own name, without the folders that it lies in, or what is secret in an address.
+/// The name of a recording as shown: without its folders, or the secrets of an address.
 fn shown_name(place: &Path) -> String {
     let text = place.display().to_string();
     if is_robot(place) {
@@ -496,17 +497,17 @@ fn shown_name(place: &Path) -> String {
     };
     let last = Path::new(text).file_name();
     let name = last.map_or_else(|| text.into(), std::ffi::OsStr::to_string_lossy);
-    // Without a path, an address is a host, and what comes before it is for the host alone.
+    // Without a path, an address is a host, and what precedes it is for the host alone.
     name.rsplit('@').next().unwrap_or(&name).to_owned()
 }
 
-/// What was read is written to the folder so often: a server that is killed loses no more than that.
+/// How often the cache is written to its folder: a server that is killed loses no more than that.
 const KEEP_EVERY: Duration = Duration::from_secs(20);
 
-/// A robot is asked so often whether it is time to stop.
+/// How often a robot is checked for a request to stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The end of what is listened to: Ctrl-C, or the time of `--for`. A file that its writer has closed is still shown.
+/// The end of listening: Ctrl-C, or the time of `--for`. A file that its writer has closed is still shown.
 struct End(Option<Box<dyn Follow>>);
 
 impl End {
@@ -527,14 +528,14 @@ impl End {
     }
 }
 
-/// A wish to end a server, which may have something to put away first. It holds the exit code.
+/// A request to stop a server, which may have something to save first. It holds the exit code.
 #[derive(Debug, Default)]
 struct Interrupt {
     wished: Arc<(Mutex<Option<i32>>, Condvar)>,
 }
 
 impl Interrupt {
-    /// Arranges it, where something is kept; elsewhere the server ends at once. So does it at the second wish.
+    /// Installs it where something is kept; elsewhere the server ends at once, as it does at the second request.
     fn arrange(serving: &Serving, has_robot: bool) -> Self {
         let interrupt = Interrupt::default();
         // A robot ends in order by itself.
@@ -555,7 +556,7 @@ impl Interrupt {
         interrupt
     }
 
-    /// Waits for it for so long.
+    /// Waits for it up to this long.
     fn wait(&self, time: Duration) -> Option<i32> {
         let (wished, changed) = &*self.wished;
         let wished = wished.lock().unwrap_or_else(PoisonError::into_inner);
@@ -564,9 +565,9 @@ impl Interrupt {
     }
 }
 
-/// What tells these places from all others, and from themselves when they have changed.
+/// Identifies these places and their versions.
 fn fingerprint_of(places: &[PathBuf]) -> anyhow::Result<String> {
-    // Another version of asof may read them otherwise.
+    // Another version of asof may read them differently.
     let mut all = env!("CARGO_PKG_VERSION").to_owned();
     for place in places {
         all.push('\n');
@@ -595,7 +596,7 @@ fn fingerprint(place: &Path) -> anyhow::Result<String> {
     Ok(all)
 }
 
-/// What was refused is told once for each sort; more with -v.
+/// Rejections are logged once for each kind; more with -v.
 fn start_log(screen: &Screen) {
     let level = if screen.is_verbose() {
         tracing::Level::DEBUG
@@ -607,11 +608,11 @@ fn start_log(screen: &Screen) {
         .with_writer(std::io::stderr)
         .with_target(false)
         .with_ansi(std::io::stderr().is_terminal());
-    // Another log may be there already, which is as good.
+    // If another logger is installed already, that one is used.
     drop(log.try_init());
 }
 
-/// Opens the browser where there is one; where there is none, the address has been printed.
+/// Opens the browser if there is one; otherwise the address has been printed.
 fn open_browser(url: &str) {
     let program = if cfg!(target_os = "macos") {
         "open"

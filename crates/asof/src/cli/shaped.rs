@@ -1,4 +1,4 @@
-//! Tables in the shape that a reader wants: without structs, or without a time zone.
+//! Tables in the shape that a reader needs: without structs, or without a time zone.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, Schema};
 use arrow_select::nullif::nullif;
 use clap::ValueEnum;
 
-/// Whether times say that they are UTC.
+/// Whether times carry the zone UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum TimeZone {
-    /// Timestamps with the zone UTC, as pandas and polars want them
+    /// Timestamps with the zone UTC, as pandas and polars expect them
     #[default]
     Utc,
-    /// The same nanoseconds without a zone: DuckDB 2 subtracts and compares those alone
+    /// The same nanoseconds without a zone: the only ones that DuckDB 2 subtracts and compares
     None,
 }
 
@@ -25,7 +25,7 @@ pub enum TimeZone {
 pub struct Shape {
     /// Whether structs are spread over columns.
     pub flatten: bool,
-    /// What times say of their zone.
+    /// The zone of times.
     pub zone: TimeZone,
 }
 
@@ -78,7 +78,7 @@ impl Flat {
         match column.data_type() {
             DataType::Struct(inner) if !inner.is_empty() => {
                 let column = column.as_struct();
-                // Where the struct is missing, so is everything in it.
+                // Where the struct is null, so are its fields.
                 let missing = column.nulls().filter(|nulls| nulls.null_count() > 0);
                 let missing = missing.map(|nulls| BooleanArray::new(!nulls.inner(), None));
                 for (field, part) in inner.iter().zip(column.columns()) {
@@ -99,7 +99,7 @@ impl Flat {
         Ok(())
     }
 
-    /// A name that no column has: a field of JSON may have a point in its name.
+    /// A name that no column has: a JSON field may have a dot in its name.
     fn free(&mut self, name: &str) -> String {
         let mut free = name.to_owned();
         let mut numbers = 2_u64..;
@@ -110,7 +110,7 @@ impl Flat {
     }
 }
 
-/// The same table, its times without a zone wherever they are.
+/// The same table, with all times without a zone.
 fn zoneless(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     let schema = batch.schema();
     let fields: Fields = schema.fields().iter().map(field_without_zone).collect();

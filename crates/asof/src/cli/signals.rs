@@ -1,16 +1,16 @@
-//! Ctrl-C, and the system's wish that the program ends.
+//! Ctrl-C, and other signals that ask the program to end.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether a verb has arranged what happens.
+/// Whether a verb has installed a handler.
 static IS_ARRANGED: AtomicBool = AtomicBool::new(false);
 
-/// Calls `act` for each signal that asks the program to end, on a thread of its own. It is given the exit code that tells a
-/// shell which one it was: 130 for Ctrl-C, 143 for SIGTERM. The first verb that arranges this has its way: `false` for others.
+/// Calls `act` on a thread of its own for each signal that asks the program to end. It receives the exit code that tells a
+/// shell which one it was: 130 for Ctrl-C, 143 for SIGTERM. The first caller wins: `false` for others.
 ///
 /// # Errors
-/// When the system cannot be asked for its signals.
+/// When the system refuses to deliver signals.
 pub fn on_end(act: impl Fn(i32) + Send + 'static) -> io::Result<bool> {
     if IS_ARRANGED.swap(true, Ordering::Relaxed) {
         return Ok(false);

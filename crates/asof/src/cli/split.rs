@@ -22,15 +22,15 @@ use super::writing::{
     Chunks, folder_of, parse_size, refuse_input, refuse_other_format, tell, write,
 };
 
-/// Cut recordings into several MCAP files, by time or by size
+/// Split recordings into several MCAP files, by time or by size
 ///
 /// Parts are named after the output: run.mcap becomes run_0.mcap, run_1.mcap, … Every message is in one of
-/// them, except that what is latched where a part begins (such as /tf_static) stands at its beginning too, so
-/// that each can be used alone. Attachments and metadata go into the first. Where the output is a folder, parts
-/// are named after the recording. Times in which there is no message make no part.
+/// them, except that messages latched when a part begins (such as /tf_static) are also at its beginning, so
+/// that each can be used alone. Attachments and metadata go into the first. If the output is a folder, parts
+/// are named after the recording. Times without messages make no part.
 ///
 /// With --json, one object: places, parts (each with output, size, start, end, messages, latched), messages
-/// (those that were latched before counted once), problems.
+/// (latched ones counted once), problems.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -42,15 +42,15 @@ pub struct Split {
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<PathBuf>,
 
-    /// What the parts are named after, or the folder that they go into
+    /// The name that parts are derived from, or the folder for them
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
 
-    /// How long a part is: 60s, 5m, 1h30m
+    /// Duration of a part: 60s, 5m, 1h30m
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<i64>,
 
-    /// About how large a part becomes: bytes, or with k, M or G
+    /// Approximate size of a part: bytes, or with k, M or G
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     size: Option<u64>,
 
@@ -63,7 +63,7 @@ pub struct Split {
     #[command(flatten)]
     opening: FileOpening,
 
-    /// Replace files that are there already
+    /// Replace existing files
     #[arg(long)]
     force: bool,
 
@@ -93,10 +93,10 @@ struct Part {
 }
 
 const BAR: &str = "splitting [{bar:40}] {human_pos}/{human_len} messages";
-/// More parts than this are a slip of the finger.
+/// More parts than this are taken for a typing error.
 const MOST_PARTS: u64 = 10_000;
-/// Where there is room for more of them, most may be empty, as between the drives of a year: so many are looked for.
-const LOOKED_FOR: u64 = 1_000;
+/// How many parts are probed when there could be more: most may be empty, as between the drives of a year.
+const MOST_PROBED_PARTS: u64 = 1_000;
 
 impl Split {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
@@ -137,14 +137,14 @@ impl Split {
             next = after.or_else(|| (range.end < whole.end).then(|| range.end.plus_nanos(1)));
         }
         if done.parts.is_empty() {
-            screen.note("there is no message to write, so there are no parts");
+            screen.note("there are no messages to write, so there are no parts");
         }
         if let Some(first) = earlier
             .iter()
             .find(|(number, _)| *number >= done.parts.len())
         {
             screen.note(format_args!(
-                "{} is of an earlier split; remove it and those after it where they are not wanted",
+                "{} is from an earlier split; remove it and those after it if they are not wanted",
                 first.1.display()
             ));
         }
@@ -153,7 +153,7 @@ impl Split {
         tell(&done, &done.problems, self.json, screen, print)
     }
 
-    /// What lies where parts may go, by number. Refused before the first part is written rather than after a few.
+    /// Existing files with the names of parts, by number. Refused before the first part is written.
     fn earlier_parts(&self, naming: &Naming) -> anyhow::Result<Vec<(usize, PathBuf)>> {
         let earlier = naming.existing();
         for (_, path) in &earlier {
@@ -182,7 +182,7 @@ impl Split {
             range: TimeRange::new(from, whole.end),
             ..query.clone()
         };
-        // Of a recording in no order, the first message is found by sorting all of it.
+        // The first message of an unordered recording is found by sorting all of it.
         if recording.bytes_held_by_order(&rest) > ConvertOptions::default().memory {
             return Ok(Some(from));
         }
@@ -219,7 +219,7 @@ impl Split {
             return Ok(());
         }
         let mut from = whole.start;
-        for _ in 0..LOOKED_FOR {
+        for _ in 0..MOST_PROBED_PARTS {
             match self.start_of_part(recording, query, from, whole)? {
                 Some(start) if self.end_of(start) < whole.end => {
                     from = self.end_of(start).plus_nanos(1);
@@ -232,7 +232,7 @@ impl Split {
         )))
     }
 
-    /// A part can be no smaller than a chunk.
+    /// A part cannot be smaller than a chunk.
     fn writer_options(&self) -> McapWriterOptions {
         let options = self.chunks.options();
         let most = self.size.map_or(u64::MAX, |size| (size / 4).max(1));
@@ -242,7 +242,7 @@ impl Split {
         }
     }
 
-    /// Writes one part; the time at which the next one starts, where the part's size decides that.
+    /// Writes one part; returns the start of the next one, where the part's size decides that.
     fn write_part(
         &self,
         recording: &dyn Recording,
@@ -279,15 +279,15 @@ impl Split {
     }
 }
 
-/// An error in the middle, with the parts that are whole: they stay, and the message says which.
+/// An error in the middle, naming the parts that are complete: they are kept.
 fn with_finished(error: anyhow::Error, parts: &[Part]) -> anyhow::Error {
     let (Some(first), Some(last)) = (parts.first(), parts.last()) else {
         return error;
     };
     let kept = match parts.len() {
-        1 => format!("{} is finished and stays", first.output),
+        1 => format!("{} is complete and was kept", first.output),
         count => format!(
-            "{count} parts are finished and stay, {} to {}",
+            "{count} parts are complete and were kept, {} to {}",
             first.output, last.output
         ),
     };
@@ -309,15 +309,15 @@ fn print(out: &mut dyn Write, done: &Done, colors: Palette) -> io::Result<()> {
     writeln!(out, "{} in {parts}", counted(done.messages, "message"))
 }
 
-/// What parts are called: `run.mcap` makes `run_0.mcap`, `run_1.mcap`, and so on.
+/// The names of parts: `run.mcap` makes `run_0.mcap`, `run_1.mcap`, and so on.
 struct Naming {
     output: PathBuf,
-    /// Whether the output names a folder, with a slash at its end.
+    /// Whether the output names a folder, with a trailing slash.
     is_folder: bool,
 }
 
 impl Naming {
-    /// A folder is filled with parts that are named after the recording.
+    /// Parts in a folder are named after the recording.
     fn of(output: &Path, place: &Path) -> Self {
         let is_folder = output.is_dir() || output.to_string_lossy().ends_with('/');
         if !is_folder {
@@ -334,7 +334,7 @@ impl Naming {
         }
     }
 
-    /// Makes the folder that was named as one, and is not there yet.
+    /// Creates the folder if the output names one that does not exist yet.
     fn make_folder(&self) -> anyhow::Result<()> {
         let folder = folder_of(&self.output);
         if !self.is_folder || folder.exists() {
@@ -351,7 +351,7 @@ impl Naming {
         self.output.with_file_name(name)
     }
 
-    /// The files that are named like parts, in their order.
+    /// The files named like parts, in their order.
     fn existing(&self) -> Vec<(usize, PathBuf)> {
         let entries = std::fs::read_dir(folder_of(&self.output));
         let numbered = |name: &OsStr| {

@@ -1,4 +1,4 @@
-//! One table in the making, as Parquet or Arrow.
+//! One table in progress, as Parquet or Arrow.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -22,19 +22,19 @@ use super::plain_columns::{plain, plain_batch};
 use super::screen::Screen;
 use super::writing::folder_of;
 
-/// What a batch of rows may hold; the decoder's own measure would fill all the memory that there is for both.
+/// The largest batch of rows; the decoder's own limit would take all the memory for both.
 pub const BATCH_BYTES: usize = 1 << 20;
-/// What rows that wait for their row group may hold in memory, over all tables.
+/// How much rows that wait for their row group may take in memory, over all tables.
 const HELD_BYTES: usize = 2 << 20;
-/// A row group is written when this much of it waits. Readers open a file by its row groups: many small ones
-/// cost each of them dearly.
+/// A row group is written when this much of it waits. Readers open a file by its row groups, and many small ones
+/// are expensive.
 const GROUP_BYTES: usize = 32 << 20;
-/// What is encoded of a row group until it is written, at the latest.
+/// How much of a row group is encoded before it is written, at the latest.
 const ENCODED_BYTES: usize = 8 << 20;
-/// Rows of a page: what Parquet keeps beside the values until a page is whole is in no count of its own.
+/// Rows of a page: what Parquet keeps beside the values until a page is complete is not in its memory count.
 const PAGE_ROWS: usize = 4 << 10;
 
-/// What a table is written as.
+/// The format of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Container {
     Parquet,
@@ -81,7 +81,7 @@ impl TableFile {
         .map_err(|error| failed(&self.path, error))
     }
 
-    /// Puts the table where it belongs.
+    /// Moves the table to its target.
     pub fn finish(self) -> anyhow::Result<()> {
         let finished = match self.writer {
             Writer::Parquet(groups) => groups.finish(),
@@ -124,22 +124,22 @@ fn failed(path: &Path, error: anyhow::Error) -> anyhow::Error {
     error.context(format!("cannot write {}: {reason}", path.display()))
 }
 
-/// The tables of an export, one for each channel or for those of a topic that are alike.
+/// The tables of an export, one for each channel or for the compatible channels of a topic.
 ///
 /// One that cannot be written does not stop the others.
 #[derive(Default)]
 pub struct TableFiles {
-    /// By the address of their channel, which is kept so that its address is not used for another.
+    /// By the address of their channel, which is kept so that its address is not reused.
     tables: BTreeMap<usize, (Arc<Channel>, TableFile)>,
     /// The channels of tables that could not be written.
     failed: BTreeMap<usize, Arc<Channel>>,
 }
 
 impl TableFiles {
-    /// Writes a batch to its table, which `start` makes where it is the first. A table that fails is told and given up.
+    /// Writes a batch to its table, which `start` makes for the first batch. A table that fails is reported and given up.
     ///
     /// # Errors
-    /// When a file cannot be made, or is there already.
+    /// When a file cannot be created, or exists already.
     pub fn write(
         &mut self,
         batch: TopicBatch,
@@ -179,8 +179,8 @@ impl TableFiles {
         self.failed.insert(key, channel);
     }
 
-    /// Puts what waits in memory on the disk, the largest tables first, so that memory does not grow with their
-    /// number.
+    /// Moves waiting rows to the disk, the largest tables first, so that memory does not grow with the number of
+    /// tables.
     fn keep_within_memory(&mut self, screen: &Screen) {
         let held = |tables: &BTreeMap<usize, (Arc<Channel>, TableFile)>| -> usize {
             tables.values().map(|(_, table)| table.held()).sum()
@@ -198,7 +198,7 @@ impl TableFiles {
         }
     }
 
-    /// Puts all tables where they belong; how many there are, and how many could not be written.
+    /// Moves all tables to their targets; returns how many there are, and how many could not be written.
     pub fn finish(mut self, screen: &Screen) -> (u64, u64) {
         let mut finished = 0;
         for (key, (channel, table)) in std::mem::take(&mut self.tables) {
@@ -211,18 +211,18 @@ impl TableFiles {
     }
 }
 
-/// A Parquet file, of row groups of a good size whatever the number of tables.
+/// A Parquet file with row groups of a good size, independent of the number of tables.
 ///
 /// A row group that is being encoded takes memory for each of its columns, and a recording has hundreds of
-/// columns in dozens of tables. So rows wait as they are until there are enough for a row group, most of them on
+/// columns in dozens of tables. So rows wait unencoded until there are enough for a row group, most of them on
 /// the disk, and only one table at a time is encoded.
 struct RowGroups {
     writer: ArrowWriter<BufWriter<File>>,
-    /// What batches are written as, where Parquet cannot hold them as they are.
+    /// The schema to write in, where Parquet cannot hold the batches unchanged.
     plain: Option<SchemaRef>,
-    /// Rows that wait in memory, behind those on the disk.
+    /// Rows that wait in memory, after those on the disk.
     waiting: Vec<RecordBatch>,
-    /// What these hold, in bytes.
+    /// Their size, in bytes.
     held: usize,
     aside: Option<Aside>,
     folder: PathBuf,
@@ -274,7 +274,7 @@ impl RowGroups {
         Ok(())
     }
 
-    /// Makes a row group of all rows that wait.
+    /// Makes a row group of all waiting rows.
     fn encode(&mut self) -> anyhow::Result<()> {
         if let Some(aside) = &mut self.aside {
             aside.take(|batch| write_rows(&mut self.writer, &batch))?;
@@ -304,7 +304,7 @@ fn write_rows(
     Ok(())
 }
 
-/// Rows on the disk, in a file without a name: nothing is left of it, however the program ends.
+/// Rows on the disk, in an unnamed file: nothing is left of it, however the program ends.
 struct Aside {
     file: File,
     writer: Option<StreamWriter<BufWriter<File>>>,
@@ -312,7 +312,7 @@ struct Aside {
 }
 
 impl Aside {
-    /// Beside the tables: what has room for them has room for this, and the usual place may lie in memory.
+    /// Beside the tables: their disk has room for this, and the usual temporary folder may be in memory.
     fn new(folder: &Path) -> anyhow::Result<Self> {
         Ok(Aside {
             file: tempfile::tempfile_in(folder)?,
@@ -333,7 +333,7 @@ impl Aside {
         Ok(writer.write(batch)?)
     }
 
-    /// Hands out all rows, and is empty then.
+    /// Returns all rows, and is empty then.
     fn take(
         &mut self,
         mut each: impl FnMut(RecordBatch) -> anyhow::Result<()>,
@@ -353,11 +353,11 @@ impl Aside {
     }
 }
 
-/// How a table of this schema is written to Parquet.
+/// The Parquet settings for a table of this schema.
 ///
-/// Dictionaries are for texts alone: each takes 70 KB from its first value on, a message has hundreds of columns,
-/// and a sensor seldom says a number twice. Times are not written as differences: that encoder takes a megabyte for
-/// each column, whatever is in it.
+/// Dictionaries are only for texts: each takes 70 KB from its first value on, a message has hundreds of columns,
+/// and sensor values seldom repeat. Times are not delta-encoded: that encoder takes a megabyte for
+/// each column, regardless of its contents.
 fn properties(schema: &Schema) -> anyhow::Result<WriterProperties> {
     let columns = ArrowSchemaConverter::new().convert(schema)?;
     let properties = WriterProperties::builder()
@@ -369,7 +369,7 @@ fn properties(schema: &Schema) -> anyhow::Result<WriterProperties> {
         let path = column.path().clone();
         match column.logical_type_ref() {
             Some(LogicalType::String) => properties.set_column_dictionary_enabled(path, true),
-            // The smallest and the largest picture help nobody, and are held until they are known.
+            // Minimum and maximum of pictures are useless, and are held until they are known.
             None if column.physical_type() == Type::BYTE_ARRAY => {
                 properties.set_column_statistics_enabled(path, EnabledStatistics::None)
             }

@@ -22,21 +22,21 @@ use super::tf_follow;
 
 /// The time between two answers of --follow, in nanoseconds.
 const FOLLOW_STEP: i64 = 1_000_000_000;
-/// Frames that are named to someone who named one that is not there.
+/// How many frames an error about an unknown frame names.
 const FRAMES_NAMED: usize = 10;
 
-/// Show the frame tree of a recording, or where one frame was in another
+/// Show the frame tree of a recording, or the transform between two frames
 ///
 /// Transforms are found by their type, tf2_msgs/TFMessage and Foxglove's FrameTransform and FrameTransforms;
-/// those on a topic that ends in tf_static hold for all times. Frames that no transform places come from the
+/// those on a topic that ends in tf_static are valid at all times. Frames without a transform come from the
 /// robot's URDF (std_msgs/String on robot_description) and its sensor_msgs/JointState, where they were recorded.
-/// A frame that changes its parent has each parent for its times, as in tf2. Without --from and --to, the tree
-/// is shown; frames deeper than 100 and children beyond the first 1,000 of a frame are counted only.
+/// When a frame changes its parent, each parent is valid for its times, as in tf2. Without --from and --to, the tree
+/// is shown; frames deeper than 100 and children beyond the first 1,000 of a frame are only counted.
 ///
 /// The transform takes a point given in --to into --from: tf2's lookupTransform(target=from, source=to).
-/// Without --at, it is the latest that all frames on the way have in common.
+/// Without --at, it is the latest common time of all frames on the way.
 ///
-/// With --json, one object: from, to, stamp (nanoseconds; null where any time is as good), translation
+/// With --json, one object: from, to, stamp (nanoseconds; null for static transforms), translation
 /// [x,y,z], rotation [x,y,z,w]; or error with its kind and message, and exit code 1. Without --from and --to:
 /// edges, a list of parent, child, static, samples, oldest and newest.
 #[derive(Debug, Args)]
@@ -59,11 +59,11 @@ pub struct Tf {
     #[command(flatten)]
     choice: TopicChoice,
 
-    /// The frame in which the answer is given
+    /// The target frame, in which the answer is given
     #[arg(long, value_name = "FRAME", requires = "to")]
     from: Option<String>,
 
-    /// The frame whose pose is asked for
+    /// The source frame, whose pose is wanted
     #[arg(long, value_name = "FRAME", requires = "from")]
     to: Option<String>,
 
@@ -72,7 +72,7 @@ pub struct Tf {
     #[arg(long, value_name = "T", allow_hyphen_values = true, requires = "from")]
     at: Option<When>,
 
-    /// A whole trajectory, a pose every so often: 10ms, 1s
+    /// A trajectory with one pose per step: 10ms, 1s
     #[arg(long, value_name = "STEP", value_parser = parse_step, group = "trajectory", requires = "from", conflicts_with = "at")]
     every: Option<i64>,
 
@@ -81,16 +81,16 @@ pub struct Tf {
     #[arg(long, value_name = "TOPIC", group = "trajectory", conflicts_with_all = ["from", "to", "follow", "monitor", "json", "tree", "dot", "mermaid", "yaml", "draw"])]
     pose_topic: Option<String>,
 
-    /// Go on: print the transform again whenever a second has passed by its stamps, or what --every says; of a running
+    /// Print the transform again whenever a second, or the step of --every, has passed by its stamps; for a running
     /// robot until Ctrl-C or the end of --for
     #[arg(long, requires = "from", conflicts_with_all = ["at", "start", "end", "format"])]
     follow: bool,
 
-    /// Show rate, delay and gaps of every edge; of a running robot once a second
+    /// Show rate, delay and gaps of every edge; for a running robot once a second
     #[arg(long, conflicts_with_all = ["from", "follow", "tree", "dot", "mermaid", "yaml", "draw"])]
     monitor: bool,
 
-    /// How the trajectory is written: csv, tum, kitti
+    /// The format of the trajectory: csv, tum, kitti
     #[arg(
         long,
         value_name = "FORMAT",
@@ -125,7 +125,7 @@ pub struct Tf {
     json: bool,
 }
 
-/// How the tree is shown.
+/// The format of the tree.
 #[derive(Debug, Args)]
 #[group(multiple = false, conflicts_with = "from")]
 #[allow(clippy::struct_excessive_bools)] // Flags of a command line, of which at most one is set.
@@ -209,7 +209,7 @@ impl Tf {
             return self.go_on(&*file, screen);
         }
         let file = match self.at {
-            // A time before now is listened to long enough to be known.
+            // For a time before now, listen long enough for it to be known.
             Some(_) => {
                 self.opening
                     .look_back(&self.places, &wanted, self.at, screen)?
@@ -232,7 +232,7 @@ impl Tf {
         }
         if loaded.joints > 0 {
             screen.note(format_args!(
-                "{} positions of joints were placed by the robot's description",
+                "{} joint positions were placed by the robot's description",
                 loaded.joints
             ));
         }
@@ -242,11 +242,11 @@ impl Tf {
         let mut range = summary.range;
         let stamps = stamps_of(&buffer);
         if !stamps.is_empty() && stamps.intersect(range).is_empty() {
-            // A simulation's clock, as a rule.
+            // Usually the clock of a simulation.
             range = stamps;
             if self.is_relative() {
                 screen.note(format_args!(
-                    "transforms have another clock than the recording, from {} to {}: times are relative to theirs",
+                    "transforms use another clock than the recording, from {} to {}: times are relative to theirs",
                     stamps.start, stamps.end
                 ));
             }
@@ -287,7 +287,7 @@ impl Tf {
         Ok(outcome)
     }
 
-    /// Writes what a topic says of where the robot was.
+    /// Writes the poses of a topic.
     fn poses(&self, topic: &str, screen: &Screen) -> anyhow::Result<Outcome> {
         let wanted = Wanted::named([&topic.to_owned()]);
         let file = self.opening.look_at(&self.places, &wanted, screen)?;
@@ -308,7 +308,7 @@ impl Tf {
         Ok(Outcome::of(problems))
     }
 
-    /// Goes on with what comes, of a robot until it is time to stop.
+    /// Follows the source; a robot until it is time to stop.
     fn go_on(&self, source: &dyn Source, screen: &Screen) -> anyhow::Result<Outcome> {
         let topics = self.choice.topics(&self.places[0], source, screen);
         let coming = tf_follow::Coming {
@@ -366,7 +366,7 @@ impl Tf {
     ) -> anyhow::Result<()> {
         let mut covered = buffer.covered(from, to)?;
         if covered == TimeRange::ALL {
-            // Only static edges: they hold for as long as the recording lasts.
+            // Only static edges: they are valid for the duration of the recording.
             covered = range;
         }
         let edge =
@@ -436,7 +436,7 @@ fn stamps_of(buffer: &TransformBuffer) -> TimeRange {
     }
 }
 
-/// What a person who named a frame that is not there may have meant.
+/// Suggestions for a frame that does not exist.
 fn frames_there(buffer: &TransformBuffer, wanted: &str) -> String {
     let mut names: Vec<String> = buffer.frames().iter().map(ToString::to_string).collect();
     let wanted = wanted.strip_prefix('/').unwrap_or(wanted);
@@ -445,7 +445,7 @@ fn frames_there(buffer: &TransformBuffer, wanted: &str) -> String {
     names.truncate(FRAMES_NAMED);
     let list = names.join(", ");
     match more {
-        0 => format!("the frames there are: {list}"),
+        0 => format!("the frames are: {list}"),
         _ => format!("the frames nearest to '{wanted}': {list}, and {more} more; see --tree"),
     }
 }
@@ -504,7 +504,7 @@ fn print(found: &LatestTransform) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-/// `10ms`, `1s`: a length of time as relative times have it.
+/// `10ms`, `1s`: a duration in the form of relative times.
 fn parse_step(text: &str) -> Result<i64, String> {
     match format!("+{text}").parse() {
         Ok(When::AfterStart(nanos)) if nanos > 0 => Ok(nanos),

@@ -1,4 +1,4 @@
-//! `asof tf --follow` and `--monitor`: transforms as they come, of a running robot or along a recording.
+//! `asof tf --follow` and `--monitor`: transforms as they arrive, from a running robot or along a recording.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -14,12 +14,12 @@ use serde_json::json;
 use super::numbers::{hertz, shown};
 use super::screen::{Screen, output};
 
-/// So long a look at what comes may take.
+/// How long to wait for messages at a time.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Stamps that go back by more than this are those of a clock that was set back.
+/// Stamps that go back by more than this mean that the clock was set back.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 
-/// Prints where a frame is in another, whenever so many nanoseconds have passed by the stamps of the transforms.
+/// Prints the transform between two frames whenever this many nanoseconds have passed by the stamps of the transforms.
 pub fn follow(
     coming: Coming<'_>,
     (from, to): (&str, &str),
@@ -39,7 +39,7 @@ pub fn follow(
             Ok(found) => {
                 let is_due = match (found.stamp, last) {
                     (Some(at), Some(last)) => at.since(last) >= step,
-                    // Where only static edges are on the way, once is enough.
+                    // If there are only static edges on the way, once is enough.
                     (None, _) => !has_found,
                     (Some(_), None) => true,
                 };
@@ -66,7 +66,7 @@ pub fn follow(
     }
 }
 
-/// Notes every transform, and prints how the edges are doing: once a second, and at the end.
+/// Records every transform, and prints statistics of the edges: once a second, and at the end.
 pub fn monitor(coming: Coming<'_>, json: bool, screen: &Screen) -> anyhow::Result<()> {
     let mut due = Instant::now() + Duration::from_secs(1);
     let is_growing = coming.source.growth().is_growing();
@@ -84,23 +84,23 @@ pub fn monitor(coming: Coming<'_>, json: bool, screen: &Screen) -> anyhow::Resul
     Ok(tell(loader.monitor(), json)?)
 }
 
-/// What transforms come from: a source, and the topics of it that were chosen.
+/// The origin of transforms: a source, and its selected topics.
 #[derive(Clone, Copy)]
 pub struct Coming<'a> {
     pub source: &'a dyn Source,
     pub topics: &'a Topics,
 }
 
-/// What has come.
+/// What has arrived.
 struct Came<'a> {
     loader: &'a TransformLoader,
-    /// Whether the clock was set back, and the buffer started anew.
+    /// Whether the clock was set back, and the buffer was restarted.
     has_restarted: bool,
 }
 
 impl Coming<'_> {
-    /// Calls `look` after every message that transforms are made of, and whenever nothing has come for a while; until
-    /// nothing comes any more.
+    /// Calls `look` after every message with transforms, and whenever nothing has arrived for a while; until
+    /// the source ends.
     fn each(
         self,
         is_monitored: bool,
@@ -141,7 +141,7 @@ impl Coming<'_> {
     }
 
     fn query(self, is_growing: bool) -> Query {
-        // What goes on was opened with these topics alone, and more of them may come later.
+        // A growing source was opened with only these topics, and more of them may appear later.
         if is_growing {
             return Query::all();
         }

@@ -1,4 +1,4 @@
-//! Files that are named after topics, and the folders that they are in.
+//! Files named after topics, and their folders.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::anyhow;
 
-/// Makes a folder, with those above it.
+/// Creates a folder and its parents.
 pub fn make_folder(folder: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder).map_err(|error| {
         let reason = match error.kind() {
@@ -22,8 +22,8 @@ pub fn make_folder(folder: &Path) -> anyhow::Result<()> {
 pub struct Names(HashSet<String>);
 
 impl Names {
-    /// The name of a topic's file, without its extension: slashes become points, and what no file name may have
-    /// an underscore. Topics that differ in nothing else, and a second table of one, have a number after it.
+    /// The name of a topic's file, without its extension: slashes become dots, and characters that are not allowed in file
+    /// names become underscores. Duplicates, such as a second table of a topic, get a number.
     pub fn of(&mut self, topic: &str) -> String {
         let mut name: String = topic
             .trim_start_matches('/')
@@ -37,12 +37,12 @@ impl Names {
         if name.is_empty() {
             "topic".clone_into(&mut name);
         }
-        // A file name has room for 255 bytes, a number and an extension among them.
+        // A file name has room for 255 bytes, including a number and an extension.
         let end = name.floor_char_boundary(LONGEST_NAME);
         name.truncate(end);
         let mut numbers = 2..;
         let mut free = name.clone();
-        // Some disks do not tell capital letters from small ones.
+        // Some file systems ignore case.
         while !self.0.insert(free.to_lowercase()) {
             free = format!("{name}-{}", numbers.next().unwrap_or(u64::MAX));
         }

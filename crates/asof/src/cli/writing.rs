@@ -1,4 +1,4 @@
-//! Recordings written into new MCAP files, for the verbs that do so.
+//! Writes recordings into new MCAP files, for the verbs that do so.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -23,15 +23,15 @@ use super::screen::{Palette, Screen, output};
 /// How chunks are written.
 #[derive(Debug, Args)]
 pub struct Chunks {
-    /// How to compress it
+    /// Compression of chunks
     #[arg(long, value_enum, value_name = "NAME", default_value_t)]
     pub compression: CompressionChoice,
 
-    /// How hard to compress it: for zstd from 1 to 22; 0 is the compression's own default
+    /// Compression level: for zstd from 1 to 22; 0 is the default of the compression
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..=22))]
     pub level: u32,
 
-    /// About how large a chunk is before it is compressed: bytes, or with k or M
+    /// Approximate size of a chunk before compression: bytes, or with k or M
     #[arg(long, value_name = "BYTES", default_value = "1M", value_parser = parse_chunk_size)]
     pub chunk_size: u64,
 }
@@ -43,7 +43,7 @@ pub enum CompressionChoice {
     Zstd,
     /// Larger, quicker to write and to read
     Lz4,
-    /// As it is
+    /// Uncompressed
     None,
 }
 
@@ -58,10 +58,10 @@ impl From<CompressionChoice> for Compression {
 }
 
 impl Chunks {
-    /// Says so where a choice has no effect.
+    /// Notes a choice that has no effect.
     pub fn check(&self, screen: &Screen) {
         if self.level > 0 && !matches!(self.compression, CompressionChoice::Zstd) {
-            screen.note("--level is for zstd, and has no effect on what was chosen here");
+            screen.note("--level is for zstd, and has no effect on the chosen compression");
         }
     }
 
@@ -76,13 +76,13 @@ impl Chunks {
     }
 }
 
-/// What was written: its size in bytes, and what went in.
+/// What was written: the size in bytes, and the counts.
 pub struct Written {
     pub size: u64,
     pub converted: Converted,
 }
 
-/// Writes a recording to a file that appears when it is complete. The bar says how far it is.
+/// Writes a recording to a file that appears when it is complete, with a progress bar.
 pub fn write(
     recording: &dyn Recording,
     path: &Path,
@@ -119,7 +119,7 @@ pub fn write(
     })
 }
 
-/// Prints what was done, for programs or for people; and the outcome, by the problems.
+/// Prints the result, for programs or for people; returns the outcome, by the problems.
 pub fn tell<T: Serialize>(
     done: &T,
     problems: &[Problem],
@@ -139,7 +139,7 @@ pub fn tell<T: Serialize>(
     Ok(Outcome::of(problems))
 }
 
-/// A flood of problems is cut short for people; JSON and `asof doctor` have them all.
+/// How many problems are listed for people; JSON and `asof doctor` list all.
 const PROBLEMS_SHOWN: usize = 20;
 
 /// Lists problems for people.
@@ -153,9 +153,9 @@ pub fn print_problems(out: &mut dyn Write, problems: &[Problem]) -> io::Result<(
     Ok(())
 }
 
-/// Refuses to write over what is being read, also where that is a file in a folder, or described by one.
+/// Refuses to overwrite the input, also where that is a file in a folder, or described by one.
 pub fn refuse_input(place: &Path, output: &Path, word: &str) -> anyhow::Result<()> {
-    // Nothing that is not there yet can be an input.
+    // A file that does not exist yet cannot be an input.
     if std::fs::metadata(output).is_err() {
         return Ok(());
     }
@@ -172,7 +172,7 @@ pub fn refuse_input(place: &Path, output: &Path, word: &str) -> anyhow::Result<(
     refuse_any_in(&folder, output, word, &mut HashSet::new())
 }
 
-/// Refuses names that promise something else than an MCAP file, which is what is written.
+/// Refuses names with the extension of another format than MCAP.
 pub fn refuse_other_format(output: &Path) -> anyhow::Result<()> {
     if output == Path::new("-") {
         return Err(Usage::error(
@@ -188,7 +188,7 @@ pub fn refuse_other_format(output: &Path) -> anyhow::Result<()> {
     let extension = output.extension().and_then(|extension| extension.to_str());
     match extension.map(str::to_ascii_lowercase).as_deref() {
         Some("bag" | "active" | "db3" | "ulg" | "zst" | "zstd") => Err(Usage::error(format!(
-            "what is written is MCAP, and {} is named like something else; name it {}",
+            "the output is MCAP, but {} is named like another format; name it {}",
             output.display(),
             quoted(&output.with_extension("mcap"))
         ))),
@@ -196,7 +196,7 @@ pub fn refuse_other_format(output: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Links may lead in circles, so each folder is looked into once.
+/// Links may form cycles, so each folder is visited once.
 fn refuse_any_in(
     folder: &Path,
     output: &Path,
@@ -216,7 +216,7 @@ fn refuse_any_in(
     })
 }
 
-/// The folder that a file lies in, or will.
+/// The folder of a file that exists or will exist.
 pub fn folder_of(path: &Path) -> PathBuf {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
@@ -224,7 +224,7 @@ pub fn folder_of(path: &Path) -> PathBuf {
     }
 }
 
-/// Bytes, also in thousands and millions of the kind that computers count.
+/// Bytes, also with binary thousands and millions.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let explained = || "give a number of bytes, such as 500k or 4M".to_owned();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -242,7 +242,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         .ok_or_else(explained)
 }
 
-/// A chunk's message indexes and the reader's memory have their limits.
+/// A chunk size within the limits of message indexes and the reader's memory.
 fn parse_chunk_size(text: &str) -> Result<u64, String> {
     parse_size(text).and_then(|size| {
         let is_good = size <= 1 << 30;

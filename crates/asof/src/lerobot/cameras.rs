@@ -19,7 +19,7 @@ pub(super) struct Camera {
     has_key: bool,
     /// One for each message, in order of log time.
     shots: Vec<Shot>,
-    /// The time of the last that can be used.
+    /// The time of the last usable one.
     last: i64,
     /// Messages that cannot be used: without a stamp, or earlier than one before.
     pub(super) unusable: u64,
@@ -32,11 +32,11 @@ struct Shot {
     /// Whether a decoder can start here.
     is_key: bool,
     is_usable: bool,
-    /// Whether it is a picture, and not what comes before one alone.
+    /// Whether it contains a picture, and not only parameters of later ones.
     has_picture: bool,
 }
 
-/// What a message shows.
+/// The contents of a message.
 pub(super) enum Shown {
     /// A file as it was recorded: JPEG, PNG, …
     File(Vec<u8>),
@@ -60,8 +60,8 @@ impl Shown {
         }
     }
 
-    /// Its pixels: depths of 16 bits, or red, green and blue of eight. And the file that it came from, if that holds the
-    /// same.
+    /// Its pixels: depths of 16 bits, or red, green and blue of eight bits. And the file that it came from, if that has
+    /// the same contents.
     pub(super) fn pixels(self) -> Result<(Pixels, Option<Vec<u8>>), String> {
         match self {
             Shown::Raw(picture) => {
@@ -71,7 +71,7 @@ impl Shown {
             }
             Shown::File(file) => {
                 let pixels = Pixels::unpack(&file).map_err(|error| error.to_string())?;
-                // What a sender puts before a PNG is not a part of it.
+                // The sender's header before a PNG is not part of it.
                 let is_plain = picture_type(&file).is_some();
                 if is_depth_or_rgb(&pixels) {
                     return Ok((pixels, is_plain.then_some(file)));
@@ -88,7 +88,7 @@ fn is_depth_or_rgb(pixels: &Pixels) -> bool {
 }
 
 impl Camera {
-    /// Looks through the topics of pictures once.
+    /// Scans the topics of pictures once.
     pub(super) fn all(
         source: &dyn Source,
         map: &DatasetMap,
@@ -135,7 +135,7 @@ impl Camera {
             has_picture: true,
         };
         let mut is_readable = true;
-        // Only packets of video are looked into: pictures are when they are shown.
+        // Only video packets are parsed: pictures are decoded when they are shown.
         if !self.is_known || self.codec.is_some() {
             match Shown::of(decoders, message) {
                 Ok(Shown::Packet(data, codec)) if !self.is_known || self.codec == Some(codec) => {
@@ -157,7 +157,7 @@ impl Camera {
         self.shots.push(shot);
     }
 
-    /// The times of its pictures that were logged in a stretch.
+    /// The times of its pictures that were logged in a range.
     pub(super) fn times(&self, range: TimeRange) -> Vec<i64> {
         let own = self
             .shots
@@ -166,7 +166,7 @@ impl Camera {
         own.map(|shot| shot.time).collect()
     }
 
-    /// Pictures to the second, by the time that lies between two as a rule: gaps do not count.
+    /// Pictures per second, by the typical interval: gaps do not count.
     pub(super) fn rate(&self) -> Option<f64> {
         let times: Vec<i64> = self.times(TimeRange::ALL);
         let mut between: Vec<i64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -175,7 +175,7 @@ impl Camera {
         (middle > 0).then(|| 1e9 / middle as f64)
     }
 
-    /// The place of the picture that each of these times shows.
+    /// The index of the picture that is shown at each of these times.
     pub(super) fn chosen(&self, map: &DatasetMap, times: &[i64]) -> Vec<Option<usize>> {
         let usable = self
             .shots
@@ -194,7 +194,7 @@ impl Camera {
         times.iter().map(pick).collect()
     }
 
-    /// The place that a decoder has to start at for a picture.
+    /// The index at which a decoder has to start for a picture.
     pub(super) fn start_of(&self, place: usize) -> usize {
         if self.codec.is_none() {
             return place;
@@ -203,7 +203,7 @@ impl Camera {
         before.rposition(|shot| shot.is_key).unwrap_or(place)
     }
 
-    /// Whether each of these pictures is the one after the one before.
+    /// Whether these pictures are consecutive.
     pub(super) fn is_every(&self, places: &[usize]) -> bool {
         places.windows(2).all(|pair| {
             let between = self.shots.get(pair[0] + 1..pair[1]);
@@ -216,7 +216,7 @@ impl Camera {
         self.shots[place].log_time
     }
 
-    /// The place of the first message that was logged at a time, or after it.
+    /// The index of the first message that was logged at or after a time.
     pub(super) fn first_from(&self, at: Stamp) -> usize {
         self.shots.partition_point(|shot| shot.log_time < at)
     }

@@ -20,11 +20,11 @@ use super::{DATA_BYTES, DATA_PATH, LerobotError, failed, file_path};
 /// A row group that is being made takes at most about this much memory.
 const GROUP_BYTES: usize = 32 << 20;
 
-/// What the rows have, by the name of the feature.
+/// The columns of the rows, by the name of the feature.
 pub(super) struct Columns {
-    /// Features of numbers, and how many each has.
+    /// Numeric features, and the width of each.
     pub(super) numbers: BTreeMap<String, usize>,
-    /// Features of pictures that lie among the rows.
+    /// Features of pictures that are in the rows.
     pub(super) pictures: Vec<String>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct DataFiles {
     columns: Columns,
     schema: SchemaRef,
     writer: Option<ArrowWriter<File>>,
-    /// Files that were begun.
+    /// The number of files so far.
     files: usize,
 }
 
@@ -74,7 +74,7 @@ impl DataFiles {
         }
     }
 
-    /// The number of the file that the next episode lies in. An episode is never in two.
+    /// The number of the next episode's file. An episode is never in two files.
     pub(super) fn begin_episode(&mut self) -> Result<usize, LerobotError> {
         let size = self.writer.as_ref().map_or(0, ArrowWriter::bytes_written);
         if size as u64 >= DATA_BYTES {
@@ -158,7 +158,7 @@ impl DataFiles {
     }
 }
 
-/// Starts a Parquet file in a folder that is made for it.
+/// Starts a Parquet file in a folder that is created for it.
 pub(super) fn start(path: &Path, schema: &SchemaRef) -> Result<ArrowWriter<File>, LerobotError> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
@@ -172,7 +172,7 @@ pub(super) fn start(path: &Path, schema: &SchemaRef) -> Result<ArrowWriter<File>
     )?)
 }
 
-/// One number is not a list.
+/// A single number is not a list.
 fn number_type(width: usize) -> DataType {
     if width == 1 {
         return DataType::Float32;
@@ -181,7 +181,7 @@ fn number_type(width: usize) -> DataType {
     DataType::FixedSizeList(item, width as i32)
 }
 
-/// A picture as Hugging Face's datasets have it: a file within the row.
+/// A picture in the form of Hugging Face's datasets: a file within the row.
 fn picture_fields() -> Fields {
     Fields::from(vec![
         Field::new("bytes", DataType::Binary, true),

@@ -6,15 +6,15 @@ use asof_decode::Decoders;
 use super::map::Episodes;
 use super::{DatasetMap, LerobotError};
 
-/// A stretch of a recording.
+/// A time range of a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stretch {
     pub(super) range: TimeRange,
-    /// What the robot was to do, where the recording says it.
+    /// The robot's task, if recorded.
     pub(super) task: Option<String>,
 }
 
-/// The stretches of a recording that are episodes.
+/// The time ranges of a recording that are episodes.
 pub(super) fn stretches(
     source: &dyn Source,
     map: &DatasetMap,
@@ -78,14 +78,14 @@ fn part(whole: TimeRange, start: Stamp, end: Stamp, task: Option<String>) -> Str
     }
 }
 
-/// What a message means for episodes.
+/// The meaning of a message for episodes.
 enum Said {
     Begins(Option<String>),
     Ends,
 }
 
 fn said(decoders: &mut Decoders, message: &Message) -> Said {
-    // One that cannot be read still says that something begins.
+    // One that cannot be decoded still begins an episode.
     let Ok(record) = decoders.record(message) else {
         return Said::Begins(None);
     };

@@ -1,4 +1,4 @@
-//! `ffmpeg`, where it is there: pictures into a film, and a film into pictures.
+//! `ffmpeg`, if it is installed: encodes pictures into a video, and decodes a video into pictures.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use asof_decode::Pixels;
 
 use super::LerobotError;
 
-/// Encoders that do, the best first, with how they are told what a good picture is.
+/// Usable encoders, the best first, with their quality settings.
 const ENCODERS: [(&str, &str, &[&str]); 3] = [
     ("libx264", "h264", &["-crf", "23", "-bf", "0"]),
     ("libsvtav1", "av1", &["-crf", "30"]),
     ("libopenh264", "h264", &["-b:v", "8M"]),
 ];
 
-/// The encoder that films are made by: its name, and that of its codec. `None` where there is no ffmpeg that has one.
+/// The encoder for videos: its name, and that of its codec. `None` without an ffmpeg that has one.
 pub(super) fn encoder() -> Option<(&'static str, &'static str)> {
     chosen().map(|(name, codec, _)| (*name, *codec))
 }
@@ -38,7 +38,7 @@ fn chosen() -> Option<&'static (&'static str, &'static str, &'static [&'static s
     ENCODERS.get((*place)?)
 }
 
-/// ffmpeg, which asks nothing and says nothing but errors.
+/// ffmpeg without prompts, printing only errors.
 pub(crate) fn command() -> Command {
     let mut command = Command::new("ffmpeg");
     command
@@ -48,7 +48,7 @@ pub(crate) fn command() -> Command {
     command
 }
 
-/// A film in the making.
+/// A video in progress.
 pub(super) struct Encoder {
     child: Child,
     path: PathBuf,
@@ -56,7 +56,7 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    /// Starts a film of so many pictures to the second.
+    /// Starts a video with this many pictures per second.
     pub(super) fn start(
         path: &Path,
         hz: u32,
@@ -75,7 +75,7 @@ impl Encoder {
             ])
             .args(["-framerate", &hz.to_string(), "-i", "-", "-c:v", name])
             .args(*options)
-            // Frames are read in any order: a decoder should not have far to go.
+            // Frames are read in any order: keyframes must be close.
             .args([
                 "-g",
                 "2",
@@ -110,7 +110,7 @@ impl Encoder {
         Ok(())
     }
 
-    /// How large the file is by now.
+    /// The current size of the file.
     pub(super) fn bytes(&self) -> u64 {
         std::fs::metadata(&self.path).map_or(0, |found| found.len())
     }
@@ -124,7 +124,7 @@ impl Encoder {
         Err(self.why())
     }
 
-    /// What ffmpeg said before it ended.
+    /// The error output of ffmpeg.
     fn why(&mut self) -> LerobotError {
         drop(self.child.stdin.take());
         let mut said = String::new();
@@ -137,13 +137,13 @@ impl Encoder {
 
 impl Drop for Encoder {
     fn drop(&mut self) {
-        // An export that failed leaves nobody who would wait for it.
+        // After a failed export nothing waits for the process.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// How pixels are arranged in a film: colours of four pixels together need even sides.
+/// The pixel format of a video: subsampled colours need even sides.
 pub(super) fn pixel_format(width: usize, height: usize) -> &'static str {
     if width.is_multiple_of(2) && height.is_multiple_of(2) {
         "yuv420p"
@@ -152,7 +152,7 @@ pub(super) fn pixel_format(width: usize, height: usize) -> &'static str {
     }
 }
 
-/// Hands out the pictures of a film, one after the other.
+/// Calls back with the pictures of a video, one after the other.
 pub(super) fn decode(
     path: &Path,
     width: usize,
@@ -207,7 +207,7 @@ fn failed(path: &Path, said: &str) -> LerobotError {
     LerobotError::Ffmpeg {
         path: path.to_owned(),
         said: if said.is_empty() {
-            "it says nothing".to_owned()
+            "it printed no reason".to_owned()
         } else {
             said.to_owned()
         },

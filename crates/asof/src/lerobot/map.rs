@@ -1,4 +1,4 @@
-//! What becomes of a recording: the map, as a file or a program gives it.
+//! The map from a recording to a dataset, given as a file or by a program.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 use super::LerobotError;
 use crate::align::On;
 
-/// Columns that every dataset has of its own.
+/// Columns that every dataset has.
 pub(super) const OWN: [&str; 5] = [
     "timestamp",
     "frame_index",
@@ -19,7 +19,7 @@ pub(super) const OWN: [&str; 5] = [
     "task_index",
 ];
 
-/// What of a recording becomes which feature of a dataset, and how.
+/// Which parts of a recording become which features of a dataset, and how.
 ///
 /// ```
 /// let map = asof::lerobot::DatasetMap::from_toml(r#"
@@ -37,9 +37,9 @@ pub(super) const OWN: [&str; 5] = [
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DatasetMap {
-    /// Frames to the second.
+    /// Frames per second.
     pub hz: u32,
-    /// What the robot was to do; `unnamed` without it. Episodes that begin with a text have that instead.
+    /// The robot's task; `unnamed` without it. Episodes that begin with a text use that instead.
     #[serde(default)]
     pub task: String,
     /// The kind of robot.
@@ -48,23 +48,23 @@ pub struct DatasetMap {
     /// Where episodes begin and end.
     #[serde(default)]
     pub episodes: Episodes,
-    /// Which message goes with a frame, where a feature does not say it.
+    /// Which message belongs to a frame, unless a feature has its own method.
     #[serde(default)]
     pub method: Method,
-    /// By which time.
+    /// The time to align by.
     #[serde(default = "by_log_time")]
     pub on: On,
-    /// A message that is farther away than this does not count; a frame that lacks one is left out.
+    /// The largest distance between a frame and its messages; a frame without a match is left out.
     #[serde(default, deserialize_with = "length")]
     pub tolerance: Option<Duration>,
-    /// Whether pictures become videos: without an answer, where there is ffmpeg.
+    /// Whether pictures become videos; by default if ffmpeg is installed.
     #[serde(default)]
     pub videos: Option<bool>,
     /// The features by name.
     pub features: BTreeMap<String, Feature>,
 }
 
-/// Where a feature comes from.
+/// The origin of a feature.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(
     untagged,
@@ -73,13 +73,13 @@ pub struct DatasetMap {
 pub enum Feature {
     /// The pictures of a topic.
     Pictures(String),
-    /// Numbers, one after the other: each path is a topic, a point, and a way through its messages.
+    /// Numbers, one after the other: each path is a topic, a dot, and a path into its messages.
     Numbers(Vec<String>),
-    /// The same, by a method of its own.
+    /// The same, with its own method.
     Aligned {
         /// The paths.
         paths: Vec<String>,
-        /// Which message goes with a frame.
+        /// Which message belongs to a frame.
         method: Method,
     },
 }
@@ -90,13 +90,13 @@ pub enum Episodes {
     /// Each recording is one.
     #[default]
     Recording,
-    /// Each is so long; the last of a recording may be shorter.
+    /// Each has this duration; the last of a recording may be shorter.
     Every(Duration),
-    /// Each message of a topic begins one. One that says `data: false` ends it instead, and a text names its task.
+    /// Each message of a topic begins one. One with `data: false` ends it instead, and a text names its task.
     Topic(String),
 }
 
-/// Which message goes with a frame.
+/// Which message belongs to a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
@@ -106,13 +106,13 @@ pub enum Method {
     Last,
     /// The nearest.
     Nearest,
-    /// Between the last and the next. Of pictures, the nearest.
+    /// Interpolated between the last and the next. For pictures, the nearest.
     #[serde(alias = "interpolate", alias = "linear")]
     Interpolated,
 }
 
 impl DatasetMap {
-    /// A map as a file has it.
+    /// A map from a file.
     ///
     /// # Errors
     /// When it is not TOML, or not a map.
@@ -127,7 +127,7 @@ impl DatasetMap {
         map.checked()
     }
 
-    /// A map as a program has it.
+    /// A map from a program.
     ///
     /// # Errors
     /// When it is not JSON, or not a map.
@@ -141,25 +141,23 @@ impl DatasetMap {
         let wrong = |reason: String| Err(LerobotError::Map(reason));
         if !(1..=10_000).contains(&self.hz) {
             return wrong(format!(
-                "hz is {}: it is a whole number of frames per second, from 1 to 10,000",
+                "hz is {}: it must be an integer from 1 to 10,000 frames per second",
                 self.hz
             ));
         }
         if self.features.is_empty() {
-            return wrong(
-                "it names no feature; [features] says what becomes of which topic".to_owned(),
-            );
+            return wrong("it has no feature; [features] maps topics to features".to_owned());
         }
         for (name, feature) in &self.features {
-            // It is a part of paths of files.
+            // It becomes part of file paths.
             if name.is_empty() || name.starts_with('.') || name.contains(['/', '\\', '\0']) {
                 return wrong(format!(
-                    "'{name}' is not a name for a feature, such as observation.state"
+                    "'{name}' is not a valid name of a feature, such as observation.state"
                 ));
             }
             if OWN.contains(&name.as_str()) {
                 return wrong(format!(
-                    "every dataset has '{name}' of its own; choose another name"
+                    "'{name}' is a column of every dataset; choose another name"
                 ));
             }
             if feature.paths().is_some_and(<[_]>::is_empty) {
@@ -169,7 +167,7 @@ impl DatasetMap {
         Ok(self)
     }
 
-    /// How pictures go with frames.
+    /// How pictures are matched with frames.
     pub(super) fn picture_rule(&self) -> Rule {
         let rule = match self.method {
             Method::Last => Rule::last(),
@@ -179,7 +177,7 @@ impl DatasetMap {
             .map_or(rule, |tolerance| rule.within(tolerance))
     }
 
-    /// What episodes without a task of their own have.
+    /// The task of episodes without their own.
     pub(super) fn task(&self) -> &str {
         if self.task.is_empty() {
             "unnamed"
@@ -237,7 +235,7 @@ impl<'de> Deserialize<'de> for Episodes {
         match parse_length(&text).filter(|length| *length >= Duration::from_millis(1)) {
             Some(length) => Ok(Episodes::Every(length)),
             None => Err(serde::de::Error::custom(format!(
-                "episodes = \"{text}\" is not \"recording\", a length of time such as \"30s\", or a topic such as \"/episode\""
+                "episodes = \"{text}\" is not \"recording\", a duration such as \"30s\", or a topic such as \"/episode\""
             ))),
         }
     }
@@ -252,7 +250,7 @@ fn length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>
         return Ok(None);
     };
     let length = parse_length(&text);
-    let wrong = || format!("tolerance = \"{text}\" is not a length of time, such as \"50ms\"");
+    let wrong = || format!("tolerance = \"{text}\" is not a duration, such as \"50ms\"");
     length
         .map(Some)
         .ok_or_else(|| serde::de::Error::custom(wrong()))
@@ -283,11 +281,13 @@ mod tests {
         assert!(error(&format!("hz = 30\ntolerance = \"far\"\n{features}")).contains("50ms"));
         assert!(error("hz = 30\n[features]\naction = 3").contains("paths"));
         assert!(error("hz = 30\n[features]\naction = []").contains("no path"));
-        assert!(error("hz = 30\n[features]\nindex = [\"/a.x\"]").contains("of its own"));
+        assert!(
+            error("hz = 30\n[features]\nindex = [\"/a.x\"]").contains("column of every dataset")
+        );
         for name in ["../up", "a/b", ""] {
             assert!(
                 error(&format!("hz = 30\n[features]\n\"{name}\" = [\"/a.x\"]"))
-                    .contains("not a name")
+                    .contains("not a valid name")
             );
         }
     }

@@ -1,4 +1,4 @@
-//! What a dataset says about itself: `meta/`.
+//! The metadata of a dataset: `meta/`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::reels::FilmPlace;
 use super::stats::Stats;
 use super::{CHUNK_FILES, LerobotError, data, failed};
 
-/// An episode that was written.
+/// A written episode.
 pub(super) struct Episode {
     pub(super) task: usize,
     pub(super) frames: usize,
@@ -24,7 +24,7 @@ pub(super) struct Episode {
     pub(super) stats: BTreeMap<String, Stats>,
 }
 
-/// Writes everything but `info.json`.
+/// Writes everything except `info.json`.
 pub(super) fn write(
     folder: &Path,
     tasks: &[String],
@@ -54,7 +54,7 @@ pub(super) fn write_json(path: &Path, value: &Value) -> Result<(), LerobotError>
     std::fs::write(path, text).map_err(|error| failed(path, &error))
 }
 
-/// A table whose rows have texts for names, as pandas has them: LeRobot looks tasks up by these.
+/// A table whose rows are labelled by texts, as in pandas: LeRobot looks up tasks by these labels.
 fn write_tasks(folder: &Path, tasks: &[String]) -> Result<(), LerobotError> {
     let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(
         (0..tasks.len()).map(|at| at as i64),
@@ -165,7 +165,7 @@ fn write_episodes(
     Ok(())
 }
 
-/// `stats/observation.state/mean` and its like.
+/// `stats/observation.state/mean` and similar ones.
 fn stats_columns(episodes: &[Episode]) -> Vec<(String, ArrayRef)> {
     let mut columns: Vec<(String, ArrayRef)> = Vec::new();
     let first = episodes.first().into_iter().flat_map(|first| &first.stats);

@@ -1,6 +1,6 @@
-//! H.264 and H.265 as they were recorded, in an MP4 file: each picture as long as the next, or until the next.
+//! H.264 and H.265 packets in an MP4 file: at a fixed rate, or each picture until the next.
 //!
-//! ISO/IEC 14496-12 has the boxes, 14496-15 how the two codecs lie in them.
+//! ISO/IEC 14496-12 defines the boxes, 14496-15 the layout of the two codecs in them.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -8,19 +8,19 @@ use std::path::Path;
 
 use asof_decode::{VideoCodec, VideoShape};
 
-/// Ticks of a picture: any number that players take.
-const TICKS: u32 = 512;
-/// Ticks of a second where each picture has a time of its own.
-const FINE: u32 = 90_000;
-/// Where the contents begin: after the first box, and the head of the second.
-const CONTENTS: u64 = 28 + 16;
+/// Ticks of a picture at a fixed rate: any number that players accept.
+const TICKS_PER_PICTURE: u32 = 512;
+/// Ticks per second where each picture has its own time.
+const TICKS_PER_SECOND: u32 = 90_000;
+/// The offset of the contents: after the first box, and the head of the second.
+const CONTENTS_OFFSET: u64 = 28 + 16;
 
-/// A file in the making.
+/// A file in progress.
 pub struct Mp4 {
     out: BufWriter<File>,
     pace: Pace,
     parameters: Parameters,
-    /// Where the next picture will lie.
+    /// The offset of the next picture.
     end: u64,
     sizes: Vec<u32>,
     /// The numbers of pictures that a decoder can start with, from 1.
@@ -29,13 +29,13 @@ pub struct Mp4 {
 
 /// How long pictures are shown.
 enum Pace {
-    /// So many to the second.
+    /// This many per second.
     Fixed(u32),
     /// Each from its own time on, in ticks since the first.
     Timed(Vec<u64>),
 }
 
-/// What all pictures of a file are made with.
+/// The parameters of all pictures of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parameters {
     codec: VideoCodec,
@@ -65,7 +65,7 @@ impl Parameters {
         (is_whole && fits).then_some(Parameters { codec, shape, sets })
     }
 
-    /// The codec by the name that ffmpeg has for it.
+    /// The name of the codec in ffmpeg.
     pub fn codec_name(&self) -> &'static str {
         match self.codec {
             VideoCodec::H264 => "h264",
@@ -73,7 +73,7 @@ impl Parameters {
         }
     }
 
-    /// The arrangement of pixels, by the name that ffmpeg has for it.
+    /// The name of the pixel format in ffmpeg.
     pub fn pixel_format(&self) -> String {
         let sampling = ["gray", "yuv420p", "yuv422p", "yuv444p"];
         let sampling = sampling[usize::from(self.shape.chroma_format.min(3))];
@@ -85,13 +85,13 @@ impl Parameters {
 }
 
 impl Mp4 {
-    /// Starts a file of so many pictures to the second.
+    /// Starts a file with this many pictures per second.
     pub fn create(path: &Path, hz: u32, parameters: Parameters) -> io::Result<Self> {
         let out = BufWriter::new(File::create_new(path)?);
         Self::start(out, Pace::Fixed(hz), parameters)
     }
 
-    /// Starts a film whose pictures have times of their own; `out` is an empty file.
+    /// Starts a file whose pictures have their own times; `out` is an empty file.
     #[cfg(feature = "cli")]
     pub fn timed(out: BufWriter<File>, parameters: Parameters) -> io::Result<Self> {
         Self::start(out, Pace::Timed(Vec::new()), parameters)
@@ -102,7 +102,7 @@ impl Mp4 {
         boxed(&mut head, *b"ftyp", |ftyp| {
             ftyp.extend(b"isom\0\0\x02\0isomiso2mp41");
         });
-        // The size of the contents is told when it is known.
+        // The size of the contents is filled in when it is known.
         head.extend([0, 0, 0, 1]);
         head.extend(b"mdat");
         head.extend([0; 8]);
@@ -111,13 +111,13 @@ impl Mp4 {
             out,
             pace,
             parameters,
-            end: CONTENTS,
+            end: CONTENTS_OFFSET,
             sizes: Vec::new(),
             keys: Vec::new(),
         })
     }
 
-    /// What the pictures are made with.
+    /// The parameters of the pictures.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }
@@ -127,7 +127,7 @@ impl Mp4 {
         self.sizes.len()
     }
 
-    /// How large the contents are.
+    /// The size of the contents.
     pub fn bytes(&self) -> u64 {
         self.end
     }
@@ -136,15 +136,16 @@ impl Mp4 {
     #[cfg(feature = "cli")]
     pub fn push_at(&mut self, packet: &[u8], nanos: u64) -> io::Result<()> {
         if let Pace::Timed(starts) = &mut self.pace {
-            let at = u64::try_from(u128::from(nanos) * u128::from(FINE) / 1_000_000_000);
-            // Two of the same time are shown one after the other, as briefly as can be.
+            let at =
+                u64::try_from(u128::from(nanos) * u128::from(TICKS_PER_SECOND) / 1_000_000_000);
+            // Two with the same time are shown one after the other, as briefly as possible.
             let least = starts.last().map_or(0, |last| last + 1);
             starts.push(at.unwrap_or(u64::MAX / 2).max(least));
         }
         self.push(packet)
     }
 
-    /// Adds a picture: its units, each after its length. What all are made with stands at the head of the file.
+    /// Adds a picture: its units, each after its length. Parameters are in the head of the file.
     pub fn push(&mut self, packet: &[u8]) -> io::Result<()> {
         let codec = self.parameters.codec;
         let mut size = 0_u32;
@@ -179,19 +180,19 @@ impl Mp4 {
         let mut tail = Vec::new();
         self.write_movie(&mut tail);
         self.out.write_all(&tail)?;
-        let size = self.end - CONTENTS + 16;
+        let size = self.end - CONTENTS_OFFSET + 16;
         let mut file = self
             .out
             .into_inner()
             .map_err(io::IntoInnerError::into_error)?;
-        file.seek(SeekFrom::Start(CONTENTS - 8))?;
+        file.seek(SeekFrom::Start(CONTENTS_OFFSET - 8))?;
         file.write_all(&size.to_be_bytes())
     }
 
     fn write_movie(&self, out: &mut Vec<u8>) {
         let scale = match self.pace {
-            Pace::Fixed(hz) => hz * TICKS,
-            Pace::Timed(_) => FINE,
+            Pace::Fixed(hz) => hz * TICKS_PER_PICTURE,
+            Pace::Timed(_) => TICKS_PER_SECOND,
         };
         let lengths = self.lengths();
         let duration = lengths
@@ -231,7 +232,7 @@ impl Mp4 {
                         mdhd.extend([0; 16]);
                         mdhd.extend(scale.to_be_bytes());
                         mdhd.extend(duration.to_be_bytes());
-                        // The language is not determined: "und" in letters of five bits.
+                        // Undetermined language: "und" in letters of five bits.
                         mdhd.extend([0x55, 0xc4, 0, 0]);
                     });
                     full(mdia, *b"hdlr", 0, 0, |hdlr| {
@@ -282,7 +283,7 @@ impl Mp4 {
         });
         full(out, *b"co64", 0, 0, |co64| {
             co64.extend(count.to_be_bytes());
-            let mut at = CONTENTS;
+            let mut at = CONTENTS_OFFSET;
             for size in &self.sizes {
                 co64.extend(at.to_be_bytes());
                 at += u64::from(*size);
@@ -290,17 +291,17 @@ impl Mp4 {
         });
     }
 
-    /// How long pictures are shown, in ticks: so many of them, each so long.
+    /// The durations of pictures in ticks, run-length encoded: counts and durations.
     fn lengths(&self) -> Vec<(u32, u32)> {
         let Pace::Timed(starts) = &self.pace else {
-            return vec![(self.sizes.len() as u32, TICKS)];
+            return vec![(self.sizes.len() as u32, TICKS_PER_PICTURE)];
         };
         let until_next = starts.windows(2).map(|pair| pair[1] - pair[0]);
         let mut all: Vec<u32> = until_next
             .map(|ticks| u32::try_from(ticks).unwrap_or(u32::MAX))
             .collect();
-        // Nothing says how long the last is shown: as long as the one before it.
-        all.push(all.last().copied().unwrap_or(FINE / 30));
+        // The duration of the last one is unknown: take that of the one before.
+        all.push(all.last().copied().unwrap_or(TICKS_PER_SECOND / 30));
         let mut lengths: Vec<(u32, u32)> = Vec::new();
         for ticks in all {
             match lengths.last_mut() {
@@ -323,7 +324,7 @@ impl Mp4 {
             entry.extend([0; 16]);
             entry.extend((shape.width as u16).to_be_bytes());
             entry.extend((shape.height as u16).to_be_bytes());
-            // 72 dots to the inch, twice.
+            // 72 dots per inch, twice.
             entry.extend([0, 0x48, 0, 0, 0, 0x48, 0, 0, 0, 0, 0, 0]);
             entry.extend([0, 1]);
             entry.extend([0; 32]);
@@ -377,14 +378,14 @@ impl Parameters {
     fn write_hevc(&self, out: &mut Vec<u8>) {
         let sequence = VideoCodec::unescaped(self.sets(33)[0]);
         out.push(1);
-        // Profile, compatibility, constraints and level, as the sequence has them.
+        // Profile, compatibility, constraints and level from the sequence parameters.
         out.extend(&sequence[3..15]);
         out.extend([0xf0, 0, 0xfc]);
         out.push(0xfc | self.shape.chroma_format);
         out.push(0xf8 | (self.shape.luma_bits - 8));
         out.push(0xf8 | (self.shape.chroma_bits - 8));
         let (layers, is_nested) = (((sequence[2] >> 1) & 7) + 1, sequence[2] & 1);
-        // Lengths are of four bytes.
+        // Lengths have four bytes.
         out.extend([0, 0, (layers << 3) | (is_nested << 2) | 3]);
         let kinds = set_kinds(self.codec);
         out.push(kinds.len() as u8);
@@ -399,7 +400,7 @@ impl Parameters {
     }
 }
 
-/// The unit, and what all of it is written as.
+/// The identity matrix.
 const MATRIX: [u8; 36] = {
     let mut matrix = [0; 36];
     matrix[1] = 1;
@@ -420,7 +421,7 @@ fn kind_of(codec: VideoCodec, unit: &[u8]) -> u8 {
     }
 }
 
-/// The kinds of units that are parameter sets.
+/// The unit types of parameter sets.
 fn set_kinds(codec: VideoCodec) -> &'static [u8] {
     match codec {
         VideoCodec::H264 => &[7, 8],
@@ -428,7 +429,7 @@ fn set_kinds(codec: VideoCodec) -> &'static [u8] {
     }
 }
 
-/// The kind of the unit that says that a picture begins.
+/// The unit type of the access unit delimiter.
 fn delimiter(codec: VideoCodec) -> u8 {
     match codec {
         VideoCodec::H264 => 9,
@@ -436,7 +437,7 @@ fn delimiter(codec: VideoCodec) -> u8 {
     }
 }
 
-/// Whether a unit is of a picture that nothing before is needed for.
+/// Whether a unit belongs to a picture that can be decoded without earlier ones.
 fn is_start(codec: VideoCodec, kind: u8) -> bool {
     match codec {
         VideoCodec::H264 => kind == 5,
@@ -444,7 +445,7 @@ fn is_start(codec: VideoCodec, kind: u8) -> bool {
     }
 }
 
-/// A unit without the zeros that may follow it.
+/// A unit without trailing zeros.
 fn without_zeros(unit: &[u8]) -> &[u8] {
     let end = unit.iter().rposition(|byte| *byte != 0);
     &unit[..end.map_or(0, |last| last + 1)]

@@ -24,13 +24,13 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// The numbers of some rows.
+    /// The numbers of a range of rows.
     pub(super) fn between(&self, start: usize, end: usize) -> &[f32] {
         &self.values[start * self.width..end * self.width]
     }
 }
 
-/// What a feature is at these times.
+/// The values of a feature at these times.
 pub(super) fn rows(
     source: &dyn Source,
     map: &DatasetMap,
@@ -108,7 +108,7 @@ pub(super) fn rows(
     Ok(rows)
 }
 
-/// What the numbers of a feature are called: the joints where it is theirs, else paths and places.
+/// The names of the numbers of a feature: its joints, else paths and indexes.
 pub(super) fn names(source: &dyn Source, paths: &[String], widths: usize) -> Vec<String> {
     let mut names = Vec::new();
     for path in paths {
@@ -126,7 +126,7 @@ pub(super) fn names(source: &dyn Source, paths: &[String], widths: usize) -> Vec
     (0..widths).map(|at| at.to_string()).collect()
 }
 
-/// The names of the joints of a topic, where it has some.
+/// The names of the joints of a topic, if it has them.
 fn joints(source: &dyn Source, topic: &str, way: &str) -> Option<Vec<String>> {
     if !["position", "velocity", "effort"].contains(&way) {
         return None;
@@ -142,7 +142,7 @@ fn joints(source: &dyn Source, topic: &str, way: &str) -> Option<Vec<String>> {
     names.collect()
 }
 
-/// The topic of a path, which may have points in it, and the way through its messages.
+/// The topic of a path, which may contain dots, and the path into its messages.
 pub(super) fn split(source: &dyn Source, path: &str) -> Result<(String, String), LerobotError> {
     let summary = source.summary();
     let known = summary.topics();
@@ -191,7 +191,7 @@ impl Spread {
             DataType::FixedSizeList(_, size) => {
                 let lists = array.as_fixed_size_list();
                 let size = usize::try_from(*size).ok()?;
-                // The values of a part of an array begin with those before it.
+                // The values of a sliced array start with those before the slice.
                 let ends = (0..array.len()).map(|row| {
                     let start = lists.value_offset(row) as usize;
                     (start, start + size)
@@ -210,7 +210,7 @@ impl Spread {
         }
     }
 
-    /// Adds the numbers of a row; whether all are known.
+    /// Adds the numbers of a row; returns whether all are known.
     fn push(&self, row: usize, out: &mut Vec<f32>) -> bool {
         match self {
             Spread::Numbers(numbers) => {

@@ -1,4 +1,4 @@
-//! What becomes of a camera: pictures among the rows, or a film beside them.
+//! The output of a camera: pictures in the rows, or a video beside them.
 
 use std::path::{Path, PathBuf};
 
@@ -18,17 +18,17 @@ pub(super) struct Reel {
     pub(super) feature: String,
     folder: PathBuf,
     hz: u32,
-    /// Whether pictures become films.
+    /// Whether pictures become videos.
     wants_film: bool,
     kind: Option<ReelKind>,
     film: Option<Film>,
-    /// Films that were begun.
+    /// The number of videos so far.
     films: usize,
-    /// Films that were copied, and which of their pictures belong to which episode: their statistics are made at the end.
+    /// Copied videos, and which of their pictures belong to which episode: their statistics are made at the end.
     copied: Vec<Copied>,
 }
 
-/// What a feature is, from its first picture on.
+/// The type of a feature, known from its first picture on.
 #[derive(Debug, Clone)]
 struct ReelKind {
     is_film: bool,
@@ -40,7 +40,7 @@ struct ReelKind {
 }
 
 enum Film {
-    /// Packets as they were recorded.
+    /// Packets copied as recorded.
     Copied(Mp4),
     Encoded(Encoder),
 }
@@ -51,7 +51,7 @@ struct Copied {
     episodes: Vec<(usize, usize, usize)>,
 }
 
-/// Where an episode lies in the films of a feature.
+/// The position of an episode in the videos of a feature.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct FilmPlace {
     pub(super) chunk: usize,
@@ -60,35 +60,35 @@ pub(super) struct FilmPlace {
     pub(super) to: f64,
 }
 
-/// An episode of a feature in the making.
+/// An episode of a feature in progress.
 pub(super) struct Take<'a> {
     camera: &'a Camera,
-    /// The picture of each frame, by its place among the camera's.
+    /// The picture of each frame, by its index among the camera's.
     places: &'a [usize],
     next: usize,
     way: Way,
-    /// The first picture of the film that belongs to it.
+    /// Its first picture in the video.
     first: usize,
     seen: Option<Histogram>,
     last: Option<(Bytes, Pixels)>,
-    /// Frames that wait for the first picture that is not broken.
+    /// Frames that wait for the first valid picture.
     waiting: usize,
-    /// Encoded pictures of frames, where they are to lie among the rows.
+    /// Encoded pictures of frames, if they go into the rows.
     pub(super) pictures: Vec<Bytes>,
     pub(super) broken: u64,
 }
 
 enum Way {
-    /// Each picture by itself.
+    /// Each picture separately.
     Pictures,
-    /// Packets go on as they are.
+    /// Packets are copied.
     Copy(VideoCodec),
-    /// Packets are decoded when all are there, because frames do not show each of them once.
+    /// Packets are decoded once all are there, because frames do not show each of them once.
     Decode {
         codec: VideoCodec,
         packets: Option<Box<Mp4>>,
         path: PathBuf,
-        /// The place of each picture in the file of packets.
+        /// The offset of each picture in the file of packets.
         held: Vec<usize>,
     },
 }
@@ -107,7 +107,7 @@ impl Reel {
         }
     }
 
-    /// Whether the feature's pictures lie in films.
+    /// Whether the feature's pictures are in videos.
     pub(super) fn is_film(&self) -> bool {
         self.kind.as_ref().is_some_and(|kind| kind.is_film)
     }
@@ -158,7 +158,7 @@ impl Reel {
         })
     }
 
-    /// Whether films so far are packets as they were recorded.
+    /// Whether the videos so far are copied packets.
     fn is_copying(&self) -> bool {
         !self.copied.is_empty()
     }
@@ -171,7 +171,7 @@ impl Reel {
         }
     }
 
-    /// Where the next film goes.
+    /// The path of the next video.
     fn next_path(&mut self) -> Result<PathBuf, LerobotError> {
         let name = file_path(VIDEO_PATH, self.films).replace("{video_key}", &self.feature);
         let path = self.folder.join(name);
@@ -197,7 +197,7 @@ impl Reel {
         })
     }
 
-    /// Adds a picture to the film.
+    /// Adds a picture to the video.
     fn push(&mut self, pixels: &Pixels) -> Result<(), LerobotError> {
         if !matches!(self.film, Some(Film::Encoded(_))) {
             self.close()?;
@@ -211,7 +211,7 @@ impl Reel {
         }
     }
 
-    /// Ends an episode; where it lies in the films, and its statistics as far as they are known.
+    /// Ends an episode; returns its position in the videos, and its statistics as far as they are known.
     pub(super) fn end(
         &mut self,
         episode: usize,
@@ -261,7 +261,7 @@ impl Reel {
         }
     }
 
-    /// Ends the last film. The statistics of pictures that were copied, by episode, where there is ffmpeg to look at them.
+    /// Ends the last video. Returns the statistics of copied pictures, by episode, if ffmpeg can decode them.
     pub(super) fn finish(&mut self) -> Result<Vec<(usize, Stats)>, LerobotError> {
         self.close()?;
         let mut found = Vec::new();
@@ -290,7 +290,7 @@ impl Reel {
         Ok(found)
     }
 
-    /// As `info.json` has it.
+    /// Its entry in `info.json`.
     pub(super) fn to_json(&self) -> Value {
         let Some(kind) = &self.kind else {
             return Value::Null;
@@ -320,12 +320,12 @@ impl Reel {
 }
 
 impl Take<'_> {
-    /// The topic that it is of.
+    /// Its topic.
     pub(super) fn topic(&self) -> &str {
         &self.camera.topic
     }
 
-    /// When the messages that it needs were logged.
+    /// The range of log times of the messages that it needs.
     pub(super) fn span(&self) -> Option<TimeRange> {
         let (first, last) = self.needed()?;
         Some(TimeRange::new(
@@ -334,7 +334,7 @@ impl Take<'_> {
         ))
     }
 
-    /// Whether its pictures lie among the rows; `None` where that is not known yet.
+    /// Whether its pictures are in the rows; `None` where that is not known yet.
     pub(super) fn lies_among_rows(&self, reel: &Reel) -> Option<bool> {
         if matches!(self.way, Way::Pictures) {
             reel.kind.as_ref().map(|kind| !kind.is_film)
@@ -343,13 +343,13 @@ impl Take<'_> {
         }
     }
 
-    /// The place of the first message that is needed, and of the last.
+    /// The indexes of the first and the last message that it needs.
     fn needed(&self) -> Option<(usize, usize)> {
         let (first, last) = (self.places.first()?, self.places.last()?);
         Some((self.camera.start_of(*first), *last))
     }
 
-    /// Whether the message at a place has to be decoded.
+    /// Whether the message at an index has to be decoded.
     pub(super) fn is_wanted(&self, place: usize) -> bool {
         match self.way {
             Way::Pictures => self.places.get(self.next) == Some(&place),
@@ -359,7 +359,7 @@ impl Take<'_> {
         }
     }
 
-    /// Takes what the message at a place shows.
+    /// Takes the contents of the message at an index.
     pub(super) fn push(
         &mut self,
         reel: &mut Reel,
@@ -392,7 +392,7 @@ impl Take<'_> {
         }
     }
 
-    /// Shows a picture in so many frames, and in those that waited for it.
+    /// Shows a picture in this many frames, and in those that waited for it.
     fn show(
         &mut self,
         reel: &mut Reel,
@@ -431,7 +431,7 @@ impl Take<'_> {
         self.repeat(reel, count + waiting)
     }
 
-    /// Shows the last picture in so many frames more.
+    /// Shows the last picture in this many more frames.
     fn repeat(&mut self, reel: &mut Reel, count: usize) -> Result<(), LerobotError> {
         let Some((file, pixels)) = &self.last else {
             self.waiting += count;
@@ -454,7 +454,7 @@ impl Take<'_> {
         Ok(())
     }
 
-    /// Adds a packet to the film, as it is.
+    /// Copies a packet to the video.
     fn copy(
         &mut self,
         reel: &mut Reel,
@@ -482,7 +482,7 @@ impl Take<'_> {
             .map_err(|error| failed(&reel.folder, &error))
     }
 
-    /// Makes sure that there is a film with the parameters of a packet.
+    /// Ensures that there is a video with the parameters of a packet.
     fn prepare(
         &mut self,
         reel: &mut Reel,
@@ -522,7 +522,7 @@ impl Take<'_> {
         Ok(())
     }
 
-    /// Puts a packet aside.
+    /// Stores a packet for later.
     fn hold(&mut self, place: usize, packet: &[u8]) -> Result<(), LerobotError> {
         let Way::Decode {
             codec,
@@ -560,7 +560,7 @@ impl Take<'_> {
         }
     }
 
-    /// Shows the packets that were put aside.
+    /// Decodes and shows the stored packets.
     fn decode(&mut self, reel: &mut Reel) -> Result<(), LerobotError> {
         let Way::Decode {
             packets,

@@ -1,8 +1,8 @@
-//! Statistics of features: of an episode, and of all.
+//! Statistics of features: of one episode, and of all.
 
 use serde_json::{Value, json};
 
-/// The shares of all values that lie below a quantile, as LeRobot has them.
+/// The quantiles of LeRobot's statistics.
 const QUANTILES: [(&str, f64); 5] = [
     ("q01", 0.01),
     ("q10", 0.10),
@@ -11,19 +11,19 @@ const QUANTILES: [(&str, f64); 5] = [
     ("q99", 0.99),
 ];
 
-/// The statistics of a feature: each by its name, a number for each of the feature's.
+/// The statistics of a feature: each has a name, and a number for each of the feature's.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Stats {
     /// `min`, `max`, `mean`, `std`, and the quantiles.
     pub(super) values: Vec<(&'static str, Vec<f64>)>,
-    /// Frames that they are of.
+    /// The number of frames.
     pub(super) count: u64,
-    /// Whether they are of the channels of pictures, which lie in two more lists.
+    /// Whether they are of the channels of pictures, which are nested in two more lists.
     pub(super) is_picture: bool,
 }
 
 impl Stats {
-    /// Of rows of `width` numbers.
+    /// For rows of `width` numbers.
     pub(super) fn of_rows(values: &[f32], width: usize) -> Self {
         let rows = values.len() / width.max(1);
         let mut columns: Vec<Vec<f64>> = vec![Vec::with_capacity(rows); width];
@@ -35,7 +35,7 @@ impl Stats {
         Stats::of_columns(columns, rows as u64)
     }
 
-    /// Of one number a row.
+    /// For one number per row.
     pub(super) fn of_column(values: impl IntoIterator<Item = f64>) -> Self {
         let column: Vec<f64> = values.into_iter().collect();
         let count = column.len() as u64;
@@ -79,7 +79,7 @@ impl Stats {
         }
     }
 
-    /// Those of several episodes together. Quantiles are means of theirs, as LeRobot makes them.
+    /// Those of several episodes together. Quantiles are averaged, as LeRobot does.
     pub(super) fn united(parts: &[&Stats]) -> Option<Self> {
         let first = *parts.first()?;
         let count: u64 = parts.iter().map(|part| part.count).sum();
@@ -119,7 +119,7 @@ impl Stats {
         Some(united)
     }
 
-    /// As `stats.json` has them.
+    /// Their form in `stats.json`.
     pub(super) fn to_json(&self) -> Value {
         let shaped = |value: &f64| {
             if self.is_picture {
@@ -137,7 +137,7 @@ impl Stats {
     }
 }
 
-/// The value at a share of a sorted column, between two of its values where it lies there.
+/// The quantile of a sorted column, interpolated between its values.
 fn between(sorted: &[f64], share: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else {
         return 0.0;
@@ -148,12 +148,12 @@ fn between(sorted: &[f64], share: f64) -> f64 {
     sorted[low] + (sorted[high] - sorted[low]) * part
 }
 
-/// How often each value was seen in each channel of some pictures.
+/// Histograms of the channels of pictures.
 #[derive(Debug, Clone)]
 pub(super) struct Histogram {
     seen: Vec<Vec<u64>>,
     pictures: u64,
-    /// What a value is divided by: colours go from 0 to 1, depths are told as they are.
+    /// What a value is divided by: colours are scaled to 0 to 1, depths are not scaled.
     scale: f64,
 }
 
@@ -224,13 +224,13 @@ impl Histogram {
     }
 }
 
-/// Every how manyth row and column of a picture is counted.
+/// The step between rows and columns of a picture that are counted.
 pub(super) fn thinned(width: usize, height: usize) -> usize {
     let longest = width.max(height);
     if longest < 300 { 1 } else { longest / 150 }
 }
 
-/// Whether a frame of an episode is among those that statistics of pictures are made of.
+/// Whether a frame of an episode is sampled for the statistics of pictures.
 pub(super) fn is_sampled(frame: usize, frames: usize) -> bool {
     let wanted = ((frames as f64).powf(0.75) as usize)
         .clamp(100, 10_000)

@@ -1,4 +1,4 @@
-//! A dataset in the making: episodes planned, and then read once.
+//! A dataset in progress: episodes are planned, and then read once.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,36 +19,36 @@ use super::{
     CHUNK_FILES, DATA_BYTES, DATA_PATH, DatasetMap, Exported, LerobotError, VIDEO_BYTES, VIDEO_PATH,
 };
 
-/// So many rows go to the file at once, where pictures lie among them.
-const ROWS: usize = 64;
-/// By how much the rate of a video may differ from that of the dataset whose frames are its pictures.
-const RATE: f64 = 0.05;
-/// Rows that one episode can have: a day at a thousand frames a second.
+/// How many rows are written at once, if there are pictures in them.
+const FLUSH_ROWS: usize = 64;
+/// How much the rate of a video may differ from that of the dataset whose frames are its pictures.
+const RATE_TOLERANCE: f64 = 0.05;
+/// How many rows one episode can have: a day at a thousand frames per second.
 const MOST_FRAMES: usize = 100_000_000;
 
-/// Is told how many frames there are, and may say that it is enough.
+/// Called with the number of frames so far; an error stops the export.
 pub(super) type Told<'a> = &'a mut dyn FnMut(u64) -> Result<(), LerobotError>;
 
-/// A dataset in the making.
+/// A dataset in progress.
 pub(super) struct Dataset<'a> {
     folder: PathBuf,
     map: &'a DatasetMap,
     reels: BTreeMap<String, Reel>,
-    /// How many numbers each feature has, and what they are called.
+    /// The width of each numeric feature, and the names of its numbers.
     widths: BTreeMap<String, (usize, Vec<String>)>,
     data: Option<DataFiles>,
     tasks: Vec<String>,
     episodes: Vec<Episode>,
     made: Exported,
-    /// Features that were never known, for those who wonder why there is no frame.
+    /// Features that were never known, to explain an empty dataset.
     missing: Vec<String>,
 }
 
-/// An episode before it is written: when its frames are, and what they have.
+/// An episode before it is written: the times of its frames, and their contents.
 struct Plan {
     times: Arc<[i64]>,
     rows: BTreeMap<String, Rows>,
-    /// The place of each frame's picture, by feature.
+    /// The index of each frame's picture, by feature.
     places: BTreeMap<String, Vec<Option<usize>>>,
 }
 
@@ -107,7 +107,7 @@ impl<'a> Dataset<'a> {
         Ok(())
     }
 
-    /// When the frames of a stretch are, and what they have.
+    /// The times of the frames of a range, and their contents.
     fn plan(
         &mut self,
         source: &dyn Source,
@@ -133,7 +133,7 @@ impl<'a> Dataset<'a> {
         })
     }
 
-    /// The times of frames: those of a video that is copied, or a grid.
+    /// The times of frames: those of a copied video, or a grid.
     fn times(
         &self,
         cameras: &BTreeMap<String, Camera>,
@@ -149,14 +149,14 @@ impl<'a> Dataset<'a> {
             .filter(|camera| camera.codec.is_some());
         if let Some(video) = videos.next() {
             let rate = video.rate().unwrap_or(0.0);
-            if (rate / f64::from(self.map.hz) - 1.0).abs() <= RATE {
+            if (rate / f64::from(self.map.hz) - 1.0).abs() <= RATE_TOLERANCE {
                 return Ok(video.times(range));
             }
         }
         let count = range.duration_nanos() as f64 * 1e-9 * f64::from(self.map.hz);
         if count >= MOST_FRAMES as f64 {
             return Err(LerobotError::Map(format!(
-                "an episode of {count:.0} frames is more than {MOST_FRAMES}; make them shorter with episodes = \"60s\""
+                "an episode of {count:.0} frames exceeds the limit of {MOST_FRAMES}; make episodes shorter with episodes = \"60s\""
             )));
         }
         let period = 1e9 / f64::from(self.map.hz);
@@ -168,7 +168,7 @@ impl<'a> Dataset<'a> {
             .collect())
     }
 
-    /// Makes sure that the features have the same shape in all episodes.
+    /// Ensures that the features have the same shape in all episodes.
     fn agree(&mut self, source: &dyn Source, plan: &Plan) -> Result<(), LerobotError> {
         for (name, rows) in &plan.rows {
             let paths = self
@@ -262,7 +262,7 @@ impl<'a> Dataset<'a> {
         told(self.made.frames)
     }
 
-    /// Reads the pictures of an episode once, and hands them to those that show them.
+    /// Reads the pictures of an episode once, and passes them to the features that show them.
     fn shoot(
         &mut self,
         source: &dyn Source,
@@ -306,13 +306,13 @@ impl<'a> Dataset<'a> {
                     }
                 }
             }
-            self.flush(takes, writing, ROWS)?;
+            self.flush(takes, writing, FLUSH_ROWS)?;
             told(self.made.frames + writing.written as u64)?;
         }
         Ok(())
     }
 
-    /// Writes the frames whose pictures are there, where they are as many as that.
+    /// Writes the frames whose pictures are available, if there are this many.
     fn flush(
         &mut self,
         takes: &mut [(&str, Take<'_>)],
@@ -323,7 +323,7 @@ impl<'a> Dataset<'a> {
         for (name, take) in takes.iter() {
             let reel = self.reels.get(*name);
             match reel.and_then(|reel| take.lies_among_rows(reel)) {
-                // It is not known yet, which comes with its first picture.
+                // It is not known before its first picture.
                 None => return Ok(()),
                 Some(true) => ready = ready.min(take.pictures.len()),
                 Some(false) => {}
@@ -382,7 +382,7 @@ impl<'a> Dataset<'a> {
         })
     }
 
-    /// Writes what the dataset says about itself.
+    /// Writes the metadata of the dataset.
     pub(super) fn finish(mut self) -> Result<Exported, LerobotError> {
         if self.episodes.is_empty() {
             let why = match &self.missing[..] {
@@ -468,7 +468,7 @@ impl<'a> Dataset<'a> {
 /// An episode that is being written.
 struct Writing<'a> {
     plan: &'a Plan,
-    /// Its first frame in the plan, and how many it has.
+    /// Its first frame in the plan, and its number of frames.
     start: usize,
     frames: usize,
     written: usize,
@@ -476,7 +476,7 @@ struct Writing<'a> {
     task: usize,
     /// Its first frame in the dataset.
     first: usize,
-    /// The file that it lies in.
+    /// Its file.
     file: Option<usize>,
 }
 
@@ -512,7 +512,7 @@ impl Writing<'_> {
 }
 
 impl Plan {
-    /// The stretches of frames in which everything is known: where each begins, and where the next frame after it is.
+    /// The runs of frames in which everything is known: the first frame, and the one after the last.
     fn runs(&self) -> Vec<(usize, usize)> {
         let is_known = |frame: usize| {
             let numbers = self.rows.values().all(|rows| rows.known[frame]);

@@ -16,21 +16,21 @@ use crate::cli::screen::{Screen, output};
 
 /// Compare two recordings: topics, types, rates, gaps, latencies, and every field
 ///
-/// The largest differences come first. A rate, a gap or a latency is held against its own size, a field's mean against
-/// how much the field varies in the first recording. The exit code does not depend on what is found.
+/// The largest differences come first. A rate, a gap or a latency is compared relative to its own size, a field's mean
+/// relative to the field's variation in the first recording. The exit code does not depend on the result.
 ///
-/// With --json, one object a line for each difference: subject, kind, good, new, size.
+/// With --json, one object per line for each difference: subject, kind, good, new, size.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   asof diff good.mcap new.mcap
   asof diff good.mcap new.mcap --all --json | jq 'select(.kind == \"rate\")'")]
 pub struct Diff {
-    /// The recording that is as it should be
+    /// The reference recording
     #[arg(value_name = "GOOD")]
     good: PathBuf,
 
-    /// The one that is held against it
+    /// The recording to compare with it
     #[arg(value_name = "NEW")]
     new: PathBuf,
 
@@ -46,20 +46,20 @@ pub struct Diff {
     opening: Opening,
 }
 
-/// Differences that text shows without `--all`, if they are as large as this.
+/// How many differences text shows without `--all`, if they are large enough.
 const SHOWN_DIFFERENCES: usize = 30;
 const NOTABLE: f64 = 0.1;
-/// What is there and was not, or is of another type: larger than any number.
-const WHOLE: f64 = 1e9;
+/// The size of something that appeared, disappeared or changed its type: larger than any number.
+const STRUCTURAL_SIZE: f64 = 1e9;
 
-/// Something that is not the same. What `diff --json` prints.
+/// A difference; an object of `diff --json`.
 #[derive(Debug, Serialize)]
 struct Difference {
     subject: String,
     kind: &'static str,
     good: String,
     new: String,
-    /// How large it is, for its kind.
+    /// Its size, relative to its kind.
     size: f64,
 }
 
@@ -143,7 +143,7 @@ fn whole(subject: &str, kind: &'static str, good: String, new: String) -> Differ
         kind,
         good,
         new,
-        size: WHOLE,
+        size: STRUCTURAL_SIZE,
     }
 }
 
@@ -208,21 +208,21 @@ fn compare_topic(
     }
 }
 
-/// Twice as much is as large a difference as half as much.
+/// Symmetric: twice as much counts like half as much.
 fn ratio(one: f64, other: f64) -> f64 {
     if one.total_cmp(&other).is_eq() {
         0.0
     } else if one <= 0.0 || other <= 0.0 {
-        WHOLE / 2.0
+        STRUCTURAL_SIZE / 2.0
     } else {
         (other / one).ln().abs()
     }
 }
 
-/// How far numbers moved, in units of how far they spread before.
+/// How far numbers moved, in units of their earlier spread.
 fn moved(good: &Numbers, new: &Numbers, least: f64) -> f64 {
     if (good.count == 0) != (new.count == 0) {
-        return WHOLE / 2.0;
+        return STRUCTURAL_SIZE / 2.0;
     }
     let share = |numbers: &Numbers| {
         let all = (numbers.count + numbers.strange).max(1);
@@ -241,14 +241,14 @@ fn moved(good: &Numbers, new: &Numbers, least: f64) -> f64 {
     if change == 0.0 {
         return strange;
     }
-    // A field that never changed is held against its own size.
+    // A field that never changed is compared relative to its own size.
     let spread = good.deviation().max(least);
     let spread = if spread > 0.0 {
         spread
     } else {
         good.mean.abs().max(new.mean.abs()).max(f64::MIN_POSITIVE)
     };
-    (change / spread).min(WHOLE / 4.0) + strange
+    (change / spread).min(STRUCTURAL_SIZE / 4.0) + strange
 }
 
 fn summed_up(numbers: &Numbers) -> String {

@@ -1,4 +1,4 @@
-//! What is expected of recordings, as a file says it.
+//! Expectations of recordings, as a file states them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,22 +8,22 @@ use asof_core::When;
 use asof_decode::FieldPath;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// All that is expected of a recording.
+/// All expectations of a recording.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expectations {
-    /// Of its topics, by their names.
+    /// For its topics, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub topics: BTreeMap<String, OfTopic>,
-    /// Of its transforms.
+    /// For its transforms.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transforms: Vec<OfTransform>,
-    /// Queries that must find nothing.
+    /// Queries that must return no rows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sql: Vec<OfQuery>,
 }
 
-/// What is expected of a topic.
+/// The expectations of a topic.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OfTopic {
@@ -39,10 +39,10 @@ pub struct OfTopic {
     /// The longest time without a message, the ends of the recording included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap: Option<Span>,
-    /// From when a message was measured, as it says itself, to when it was logged.
+    /// From a message's stamp to its log time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Bounds<Span>>,
-    /// How much the latency may change from one message to the next: more is a clock that was set.
+    /// How much the latency may change from one message to the next: more means that a clock was set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jump: Option<Span>,
     /// The values of fields, by their paths.
@@ -60,7 +60,7 @@ pub struct OfTransform {
     pub at: String,
 }
 
-/// A query that must find nothing: the rows that it finds are the failures.
+/// A query that must return no rows: each row is a failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OfQuery {
@@ -69,7 +69,7 @@ pub struct OfQuery {
     pub query: String,
 }
 
-/// From one value to another, both in.
+/// A range of values, both ends inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bounds<T> {
@@ -91,7 +91,7 @@ impl<T: PartialOrd> Bounds<T> {
         }
     }
 
-    /// Whether a value is within; not-a-number is not.
+    /// Whether a value is within; false for not-a-number.
     pub fn has(&self, value: &T) -> bool {
         self.min.as_ref().is_none_or(|min| value >= min)
             && self.max.as_ref().is_none_or(|max| value <= max)
@@ -110,7 +110,7 @@ impl<T: fmt::Display> fmt::Display for Bounds<T> {
     }
 }
 
-/// A length of time with a sign, in nanoseconds: `25ms`, `-1.5s`.
+/// A signed duration, in nanoseconds: `25ms`, `-1.5s`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub i64);
 
@@ -127,7 +127,7 @@ impl FromStr for Span {
             Ok(When::AfterStart(nanos)) => Ok(Span(nanos)),
             Ok(When::BeforeEnd(nanos)) => Ok(Span(-nanos)),
             _ => Err(format!(
-                "'{text}' is not a length of time, such as 25ms, 1.5s or -3ms"
+                "'{text}' is not a duration, such as 25ms, 1.5s or -3ms"
             )),
         }
     }
@@ -159,7 +159,7 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-/// A path to a field; `[]` goes through all elements of a list.
+/// A path to a field; `[]` selects all elements of a list.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Path(pub FieldPath);
 

@@ -1,4 +1,4 @@
-//! Expectations held against a recording.
+//! Checks expectations against a recording.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +12,19 @@ use serde::Serialize;
 use super::expectations::{Bounds, Expectations, OfTopic, OfTransform, Span};
 use super::survey::{Depth, Survey, TopicSurvey, each_batch, each_stamp, times, values};
 
-/// Failures of one expectation that are kept; all are counted.
+/// How many failures of one expectation are kept; all are counted.
 pub const KEPT_FAILURES: usize = 20;
 
-/// How one expectation came out.
+/// The result of one expectation.
 #[derive(Debug, Clone, Serialize)]
 pub struct Verdict {
-    /// What it is about: a topic, two frames, or a query.
+    /// Its subject: a topic, two frames, or a query.
     pub subject: String,
     pub kind: &'static str,
     pub outcome: Ruling,
     /// What was found, and what was expected.
     pub message: String,
-    /// Each place that breaks it, the first few.
+    /// The first few violations.
     pub failures: Vec<Broken>,
     /// How many there are.
     pub count: u64,
@@ -35,12 +35,12 @@ pub struct Verdict {
 pub enum Ruling {
     Passed,
     Failed,
-    /// It cannot be checked here.
+    /// This build cannot check it.
     #[cfg_attr(feature = "sql", allow(dead_code, reason = "this build can check all"))]
     Skipped,
 }
 
-/// A place in a recording that breaks an expectation.
+/// A violation of an expectation in a recording.
 #[derive(Debug, Clone, Serialize)]
 pub struct Broken {
     /// Nanoseconds since the epoch; `None` where it has no time.
@@ -79,7 +79,7 @@ impl Verdict {
     }
 }
 
-/// Holds all expectations but the queries against a recording.
+/// Checks all expectations except the queries against a recording.
 pub fn judge(
     expectations: &Expectations,
     recording: &dyn Recording,
@@ -110,7 +110,7 @@ pub fn judge(
     Ok((verdicts, undecoded))
 }
 
-/// What the totals of a topic tell.
+/// Checks the totals of a topic.
 fn of_totals(
     verdicts: &mut Vec<Verdict>,
     name: &str,
@@ -151,7 +151,7 @@ fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-/// What has to be looked at message by message.
+/// Checks messages one by one.
 struct Each<'a> {
     expected: &'a OfTopic,
     name: &'a str,
@@ -241,7 +241,7 @@ impl<'a> Each<'a> {
             if has_stamps {
                 verdict
             } else {
-                verdict.failed("its messages do not say when they were measured".to_owned())
+                verdict.failed("its messages have no stamps".to_owned())
             }
         });
         let mut verdicts: Vec<Verdict> = self.gap.map(|one| one.1).into_iter().collect();
@@ -253,7 +253,7 @@ impl<'a> Each<'a> {
                     if is_there {
                         verdict
                     } else {
-                        verdict.failed(format!("there is no number {path} in any message"))
+                        verdict.failed(format!("no message has a number {path}"))
                     }
                 }),
         );
@@ -307,7 +307,7 @@ impl<'a> Each<'a> {
 fn see_gap(verdict: &mut Verdict, most: Span, before: i64, at: i64) {
     let gap = at.saturating_sub(before);
     if gap > most.0 {
-        verdict.breaks(Some(at), || format!("nothing for {}", Span(gap)));
+        verdict.breaks(Some(at), || format!("no message for {}", Span(gap)));
     }
 }
 

@@ -28,16 +28,16 @@ use super::numbers::counted;
 use super::place::{Opening, Wanted};
 use super::screen::{Screen, output};
 
-/// Hold recordings against expectations, as CI holds code against tests
+/// Check recordings against expectations, as tests check code
 ///
-/// A TOML file says what is expected of topics (type, messages, rate, gap, latency, jump, ranges of fields), of transforms
-/// (known at every stamp of a topic) and of SQL queries (which must find no row). Lengths of time are written as 25ms or
+/// A TOML file defines expectations of topics (type, messages, rate, gap, latency, jump, ranges of fields), of transforms
+/// (known at every stamp of a topic) and of SQL queries (which must return no rows). Durations are written as 25ms or
 /// 1.5s. `asof check GOOD --write` proposes such a file from a good recording.
 ///
-/// Each recording is checked by itself. The exit code is 1 if an expectation failed; otherwise 3 if a recording is
-/// damaged. SQL needs a build with it; without it, queries are skipped and said so.
+/// Each recording is checked separately. The exit code is 1 if an expectation failed; otherwise 3 if a recording is
+/// damaged. Queries need a build with the feature `sql`; without it they are skipped and reported as such.
 ///
-/// With --json, one object a line for each recording: path, passed, failed, skipped, expectations: [{subject, kind,
+/// With --json, one object per line for each recording: path, passed, failed, skipped, expectations: [{subject, kind,
 /// outcome, message, failures: [{log_time, message}], count}].
 #[derive(Debug, Args)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
@@ -50,19 +50,19 @@ pub struct Check {
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<PathBuf>,
 
-    /// What is expected
+    /// The file with the expectations
     #[arg(short, long, value_name = "FILE", required_unless_present = "write")]
     file: Option<PathBuf>,
 
-    /// Propose expectations that this recording holds, and others like it: print them, or write the file
+    /// Propose expectations that this recording and others like it meet: print them, or write the file
     #[arg(long, conflicts_with_all = ["json", "junit", "all"])]
     write: bool,
 
-    /// Replace the file that is written, if it is there
+    /// Replace an existing file
     #[arg(long)]
     force: bool,
 
-    /// Show what holds, too
+    /// Also show expectations that are met
     #[arg(long)]
     all: bool,
 
@@ -70,7 +70,7 @@ pub struct Check {
     #[arg(long)]
     json: bool,
 
-    /// Write a JUnit XML file as well
+    /// Also write a JUnit XML file
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
 
@@ -84,13 +84,15 @@ impl Check {
             return self.propose(screen);
         }
         let Some(file) = &self.file else {
-            return Err(Usage::error("name what is expected: -f expectations.toml"));
+            return Err(Usage::error(
+                "name a file with expectations: -f expectations.toml",
+            ));
         };
         let expectations = read(file)?;
         if expectations.count() == 0 {
             let file = file.display();
             return Err(anyhow!(
-                "{file} expects nothing; `asof check GOOD --write` proposes expectations"
+                "{file} has no expectations; `asof check GOOD --write` proposes some"
             ));
         }
         let mut reports = Vec::new();
@@ -121,7 +123,7 @@ impl Check {
         }
         out.flush()?;
         if let Some(path) = &self.junit {
-            // A report of the last run is there to be replaced.
+            // The report of an earlier run may be replaced.
             let new = NewFile::create(path, |_| true)?;
             new.writer()?.write_all(junit(&reports).as_bytes())?;
             new.finish()?;

@@ -7,12 +7,12 @@ use asof_tf::TransformBuffer;
 use super::expectations::{Bounds, Expectations, OfTopic, OfTransform, Path, Span};
 use super::survey::{Depth, Numbers, Survey, TopicSurvey, each_stamp};
 
-/// Messages that a topic needs before its rate means something.
-const ENOUGH: u64 = 10;
-/// Frames that others are looked up from, the first that works.
+/// How many messages a topic needs before its rate is meaningful.
+const MIN_RATE_MESSAGES: u64 = 10;
+/// Frames to look up others from; the first that works is used.
 const ROOTS: [&str; 4] = ["map", "world", "odom", "base_link"];
 
-/// What another run of the same robot should hold as well: with room around what was measured.
+/// What another run of the same robot should meet as well: the measurements, with a margin.
 pub fn propose(recording: &dyn Recording) -> anyhow::Result<Expectations> {
     let survey = Survey::of(recording, Depth::Fields)?;
     let mut expectations = Expectations::default();
@@ -46,7 +46,7 @@ fn of_topic(topic: &TopicSurvey, survey: &Survey) -> OfTopic {
     if topic.messages == 0 {
         return expected;
     }
-    if topic.messages < ENOUGH {
+    if topic.messages < MIN_RATE_MESSAGES {
         expected.messages = Some(Bounds {
             min: Some(1.0),
             max: None,
@@ -68,7 +68,7 @@ fn of_topic(topic: &TopicSurvey, survey: &Survey) -> OfTopic {
         expected.jump = Some(milliseconds(jump as f64 * 2.0 + 1e6));
     }
     for (path, numbers) in &topic.fields {
-        // One value for all of the recording is a setting, and a field that may be strange has no range.
+        // A constant value is a setting, and a field with values that are not finite has no range.
         if numbers.count == 0 || numbers.strange > 0 {
             continue;
         }
@@ -99,18 +99,18 @@ fn root_of(
     Ok(roots.first().copied())
 }
 
-/// Three digits are enough.
+/// Rounds to three digits.
 fn short(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-/// A number of few digits that is not above this one.
+/// A number of few digits that is at most this one.
 fn below(value: f64) -> f64 {
     let short = rounded(value, f64::floor);
     if short <= value { short } else { value }
 }
 
-/// A number of few digits that is not below this one.
+/// A number of few digits that is at least this one.
 fn above(value: f64) -> f64 {
     let short = rounded(value, f64::ceil);
     if short >= value { short } else { value }
@@ -126,7 +126,7 @@ fn rounded(value: f64, round: fn(f64) -> f64) -> f64 {
     if short.is_finite() { short } else { value }
 }
 
-/// Up to the next tenth of a millisecond, away from zero.
+/// Rounded to a tenth of a millisecond, away from zero.
 fn milliseconds(nanos: f64) -> Span {
     let tenths = nanos / 1e5;
     let tenths = if tenths < 0.0 {

@@ -1,4 +1,4 @@
-//! Queries that must find nothing.
+//! Queries that must return no rows.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub fn judge(
     Ok(skipped.collect())
 }
 
-/// Asks each query; the rows that it finds are the failures.
+/// Runs each query; its rows are the failures.
 #[cfg(feature = "sql")]
 pub fn judge(
     queries: &[OfQuery],
@@ -69,7 +69,7 @@ fn rows_of(
     use crate::cli::sql::values::{Reader, write};
     for batch in database.query(&query.query)? {
         let batch = batch?;
-        // When it was: the first time that the query asks for.
+        // The time of the failure: the first time column of the query.
         let time = batch.schema().fields().iter().find_map(|field| {
             let is_time = matches!(field.data_type(), arrow_schema::DataType::Timestamp(..));
             is_time.then(|| field.name().clone())
@@ -94,7 +94,7 @@ fn rows_of(
     Ok(())
 }
 
-/// What a query is called.
+/// The name of a query.
 fn subject(query: &OfQuery) -> &str {
     if query.name.is_empty() {
         &query.query

@@ -10,7 +10,7 @@ use super::judge::{Ruling, Verdict};
 use crate::cli::numbers::{counted, shown};
 use crate::cli::screen::Palette;
 
-/// How one recording came out. What `check --json` prints for each.
+/// The result of one recording; an object of `check --json`.
 #[derive(Debug, Serialize)]
 pub struct Report {
     pub path: String,
@@ -20,7 +20,7 @@ pub struct Report {
     pub expectations: Vec<Verdict>,
 }
 
-/// Failures that text shows of each expectation.
+/// How many failures of each expectation text shows.
 const SHOWN_FAILURES: usize = 3;
 
 impl Report {
@@ -38,7 +38,7 @@ impl Report {
         }
     }
 
-    /// For people: what failed, and with `all` what did not.
+    /// For people: what failed, and with `all` what passed.
     pub fn write_text(&self, out: &mut impl Write, palette: Palette, all: bool) -> io::Result<()> {
         let Palette {
             title, good, bad, ..
@@ -77,7 +77,7 @@ pub fn junit(reports: &[Report]) -> String {
     let sum = |of: fn(&Report) -> usize| reports.iter().map(of).sum::<usize>();
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let total = sum(|report| report.expectations.len());
-    // Writing to a text cannot fail.
+    // Writing to a string cannot fail.
     let _ = writeln!(
         xml,
         "<testsuites name=\"asof check\" tests=\"{total}\" failures=\"{}\" skipped=\"{}\">",
@@ -130,7 +130,7 @@ fn write_case(xml: &mut String, verdict: &Verdict) {
     }
 }
 
-/// Text as XML has it; characters that XML cannot hold are left out.
+/// Text escaped for XML; characters that XML cannot hold are left out.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {

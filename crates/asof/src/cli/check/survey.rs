@@ -1,4 +1,4 @@
-//! What a recording is like: the times and numbers of each topic, in one pass.
+//! Statistics of a recording: the times and numbers of each topic, in one pass.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ use asof_core::{Query, Stamp, TimeRange};
 use asof_decode::{FieldPath, Layers, Projection, TableOptions, Tables, numbers};
 use asof_formats::Recording;
 
-/// What is measured beside the times.
+/// What is measured besides the times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
     Times,
-    /// Every field that is a number, lists left out.
+    /// Every numeric field, except in lists.
     Fields,
 }
 
-/// What one topic is like.
+/// Statistics of one topic.
 #[derive(Debug, Clone, Default)]
 pub struct TopicSurvey {
     pub types: Vec<String>,
@@ -31,12 +31,12 @@ pub struct TopicSurvey {
     /// The largest change of latency between neighbours.
     pub jump: Extreme,
     pub fields: BTreeMap<String, Numbers>,
-    /// The first frame that it names.
+    /// The first frame in its messages.
     pub frame: Option<String>,
     pub(super) last: Option<(i64, Option<i64>)>,
 }
 
-/// The largest of some lengths of time, in nanoseconds, and when it was.
+/// The largest of some durations, in nanoseconds, and its time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extreme {
     pub nanos: Option<i64>,
@@ -52,7 +52,7 @@ impl Extreme {
     }
 }
 
-/// Numbers as far as they are told apart: those that are none are counted alone.
+/// Statistics of finite numbers; others are only counted.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Numbers {
     pub count: u64,
@@ -90,7 +90,7 @@ impl Numbers {
     }
 }
 
-/// What a whole recording is like.
+/// Statistics of a recording.
 #[derive(Debug, Clone)]
 pub struct Survey {
     pub range: TimeRange,
@@ -269,7 +269,7 @@ impl TopicSurvey {
     }
 }
 
-/// The paths of all numbers that are not in lists. Times are no numbers here: they differ in every recording.
+/// The paths of all numbers outside of lists. Times do not count as numbers: they differ in every recording.
 fn number_paths(fields: &Fields, before: &str, paths: &mut Vec<String>) {
     for field in fields {
         let path = format!("{before}{}", field.name());
@@ -284,7 +284,7 @@ fn number_paths(fields: &Fields, before: &str, paths: &mut Vec<String>) {
     }
 }
 
-/// Seconds and their parts, as messages write times.
+/// Whether these are seconds and their fraction, as messages write times.
 fn is_time(fields: &Fields) -> bool {
     let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
     matches!(
@@ -293,7 +293,7 @@ fn is_time(fields: &Fields) -> bool {
     )
 }
 
-/// The values of a path in each row, those of lists one after the other.
+/// The values of a path in each row; those of lists one after the other.
 pub fn values(path: &FieldPath, batch: &RecordBatch) -> Option<Vec<(usize, f64)>> {
     let column = path.column(batch).ok()?;
     let mut found = Vec::new();

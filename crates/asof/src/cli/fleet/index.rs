@@ -20,13 +20,13 @@ use crate::cli::numbers::{counted, grouped};
 use crate::cli::place::parse_time;
 use crate::cli::screen::{Screen, output};
 
-/// Make a folder or a bucket of recordings one database
+/// Index a folder or a bucket of recordings as one database
 ///
 /// Writes a catalogue beside the recordings (.asof/), in plain Parquet: recordings, topics, definitions, chunks. `asof find`
 /// answers from it without opening a recording, and DuckDB, Spark and pandas read it too. The next run opens only what is
-/// new or changed. Several runs at once, and one that is killed, lose nothing.
+/// new or changed. Concurrent runs, and one that is killed, lose nothing.
 ///
-/// Damaged recordings are indexed with what is wrong with them, and make the exit code 3. With --json, one object a run.
+/// Damaged recordings are indexed with their problems, and make the exit code 3. With --json, one object per run.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -40,25 +40,25 @@ pub struct Index {
     #[command(flatten)]
     catalogue: CataloguePlace,
 
-    /// How paths are laid out: {robot}, {site} and {date} become columns, other names tags; * is anything within a name, …
-    /// anything at all. Several are tried in turn. It is remembered for later runs; '' forgets it
+    /// The layout of paths: {robot}, {site} and {date} become columns, other names tags; * matches anything within a name, …
+    /// anything at all. Several are tried in turn. The pattern is kept for later runs; '' removes it
     #[arg(long, value_name = "PATTERN", value_parser = parse_pattern)]
     pattern: Vec<GivenPattern>,
 
-    /// Go on: look again and again, until Ctrl-C
+    /// Index again and again, until Ctrl-C
     #[arg(long)]
     watch: bool,
 
-    /// How long to wait between two looks: seconds, or with a unit such as 500ms, 5m
+    /// How long to wait between two runs: seconds, or with a unit such as 500ms, 5m
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time, requires = "watch")]
     every: Duration,
 
-    /// Print JSON, one object a run
+    /// Print JSON, one object per run
     #[arg(long)]
     json: bool,
 }
 
-/// A pattern, or the wish for none.
+/// A pattern, or a request to remove it.
 #[derive(Debug, Clone)]
 struct GivenPattern(Option<KeyPattern>);
 
@@ -72,12 +72,12 @@ fn parse_pattern(text: &str) -> Result<GivenPattern, String> {
     Ok(GivenPattern(Some(pattern)))
 }
 
-/// So many recordings are named that something is wrong with; the catalogue has all of them.
-const MOST_TOLD: u64 = 10;
+/// How many recordings with problems are named; the catalogue has all of them.
+const MOST_NAMED_PROBLEMS: u64 = 10;
 
 impl Index {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        // Formats that cannot be read in place are fetched into temporary files.
+        // Formats that cannot be read in place are downloaded to temporary files.
         clean_up_on_interrupt();
         let catalogue = self.catalogue.of(&self.place)?;
         let run = self.once(&catalogue, screen)?;
@@ -93,7 +93,7 @@ impl Index {
         })
     }
 
-    /// Looks again and again. It is ended by a signal, which leaves the catalogue as good as ever.
+    /// Indexes again and again, until a signal, which leaves the catalogue intact.
     fn go_on(&self, catalogue: &Catalogue, screen: &Screen) -> anyhow::Result<Outcome> {
         loop {
             std::thread::sleep(self.every);
@@ -102,8 +102,8 @@ impl Index {
                     self.tell(catalogue, &run, screen)?;
                 }
                 Ok(_) => {}
-                // A network that is gone may come back.
-                Err(error) => screen.warning(format_args!("{error:#}; looking again later")),
+                // A lost network may come back.
+                Err(error) => screen.warning(format_args!("{error:#}; trying again later")),
             }
         }
     }
@@ -127,7 +127,7 @@ impl Index {
         };
         let run = Indexer::new(catalogue, options).run(Stamp::now(), &|event| telling.hear(&event));
         telling.bar.finish_and_clear();
-        let left = telling.told.get().saturating_sub(MOST_TOLD);
+        let left = telling.told.get().saturating_sub(MOST_NAMED_PROBLEMS);
         if left > 0 {
             screen.warning(format_args!(
                 "and {} more; `asof find --where 'problems > 0'` lists them",
@@ -159,17 +159,19 @@ impl Index {
         }
         out.flush()?;
         if run.recordings == 0 {
-            screen.note("nothing there is named like a recording (.mcap, .bag, .db3, .ulg)");
+            screen.note("no file there is named like a recording (.mcap, .bag, .db3, .ulg)");
         }
         if run.without_pattern > 0 {
             let paths = counted(run.without_pattern, "recording");
-            screen.note(format_args!("the pattern does not fit the path of {paths}"));
+            screen.note(format_args!(
+                "the pattern does not match the path of {paths}"
+            ));
         }
         Ok(())
     }
 }
 
-/// What a run has done, in a line.
+/// The result of a run, in a line.
 fn in_words(run: &IndexRun) -> String {
     let mut words = vec![
         format!(
@@ -197,13 +199,13 @@ fn in_words(run: &IndexRun) -> String {
             .iter()
             .map(|(kind, count)| format!("{} {kind}", grouped(*count)))
             .collect();
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(line, " ({})", reasons.join(", "));
     }
     line
 }
 
-/// Shows what happens.
+/// Prints progress.
 struct Telling<'a> {
     screen: &'a Screen,
     bar: ProgressBar,
@@ -243,7 +245,7 @@ impl Telling<'_> {
     fn warn(&self, text: &str) {
         let told = self.told.get();
         self.told.set(told + 1);
-        if told < MOST_TOLD {
+        if told < MOST_NAMED_PROBLEMS {
             self.bar.suspend(|| self.screen.warning(text));
         }
     }

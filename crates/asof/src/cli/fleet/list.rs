@@ -15,10 +15,10 @@ use asof_serve::{
 use super::search::parse_names;
 use crate::cli::place::open_unmapped;
 
-/// So many recordings are open at once; the oldest is closed for another.
+/// How many recordings are open at once; the oldest is closed for another.
 const MAX_OPEN_RECORDINGS: usize = 4;
 
-/// The recordings of a catalogue; each that is opened has a server of its own, on this machine alone.
+/// The recordings of a catalogue; each open one has its own server, on this machine only.
 pub struct FleetList {
     catalogue: Catalogue,
     options: ServeOptions,
@@ -26,7 +26,7 @@ pub struct FleetList {
 }
 
 impl FleetList {
-    /// What is opened is shown as `options` say.
+    /// Recordings are shown according to `options`.
     pub fn new(catalogue: Catalogue, options: &ServeOptions) -> Self {
         FleetList {
             catalogue,
@@ -36,7 +36,7 @@ impl FleetList {
     }
 
     fn serve(&self, recording: &str) -> anyhow::Result<Server> {
-        // Only what the catalogue knows, whatever the page asks for.
+        // Only what is in the catalogue, whatever the page asks for.
         let recording = self.catalogue.path_of(recording)?;
         let address = self.catalogue.root().address_of(&recording);
         let place = Path::new(&address);
@@ -100,7 +100,7 @@ impl RecordingList for FleetList {
     fn open(&self, recording: &str) -> Result<String, Refusal> {
         if !self.options.listen.ip().is_loopback() {
             return Err(
-                "recordings are opened on the machine of the server alone, and this one listens to others, too; \
+                "recordings are opened only on the server's own machine, and this server also listens to others; \
                  serve the recording itself with `asof serve`"
                     .into(),
             );
@@ -120,14 +120,14 @@ impl RecordingList for FleetList {
         let mut open = lock();
         open.push_back((recording.to_owned(), server));
         let closed = (open.len() > MAX_OPEN_RECORDINGS).then(|| open.pop_front());
-        // Closing waits for the server's threads, and nobody else has to.
+        // Closing waits for the server's threads, so it happens on a thread of its own.
         drop(open);
         drop(closed);
         Ok(address)
     }
 }
 
-/// Whether a word is in something that is said of a recording.
+/// Whether a word occurs in the entry of a recording.
 fn is_said(found: &FoundRecording, word: &str) -> bool {
     let row = &found.row;
     let texts = [&row.robot, &row.site, &row.date];

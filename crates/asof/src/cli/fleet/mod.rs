@@ -1,4 +1,4 @@
-//! Folders and buckets of recordings: `asof index`, `asof tag`, and what `asof find` asks of a catalogue.
+//! Folders and buckets of recordings: `asof index`, `asof tag`, and the catalogue queries of `asof find`.
 
 mod index;
 mod list;
@@ -20,17 +20,17 @@ pub use reading::recordings_of;
 pub use search::{Searching, found_as_json, long_line};
 pub use tag::Tag;
 
-/// Where a catalogue lies.
+/// The location of a catalogue.
 #[derive(Debug, Clone, Default, Args)]
 pub struct CataloguePlace {
-    /// Where the catalogue lies, if not in .asof beside the recordings: for buckets and web servers that nothing can be
-    /// written to
+    /// The folder of the catalogue, if not .asof beside the recordings: for read-only buckets and web
+    /// servers
     #[arg(long, value_name = "FOLDER")]
     catalogue: Option<PathBuf>,
 }
 
 impl CataloguePlace {
-    /// The catalogue of the recordings below a place. Nothing is asked yet.
+    /// The catalogue of the recordings below a place. Nothing is read yet.
     pub fn of(&self, place: &Path) -> anyhow::Result<Catalogue> {
         let root = Store::at(place)?;
         Ok(match &self.catalogue {
@@ -55,7 +55,7 @@ impl CataloguePlace {
     }
 }
 
-/// Whether a place is an address that may have a catalogue in it: not one that names a recording by its ending.
+/// Whether a place is an address that may contain a catalogue: not one with the extension of a recording.
 fn is_bucket(place: &Path) -> bool {
     let Some((_, path)) = place.to_str().and_then(|text| text.split_once("://")) else {
         return false;

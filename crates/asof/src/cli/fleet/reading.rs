@@ -16,12 +16,12 @@ pub struct Catalogued {
     /// Its address.
     pub name: String,
     pub recording: Arc<dyn Recording>,
-    /// What the catalogue says of it.
+    /// Its entry in the catalogue.
     pub row: RecordingRow,
 }
 
-/// The recordings of a folder or bucket that has a catalogue; `None` where it has none. What is in them is known, and each is
-/// opened by the first that reads it. Those that could not be read when they were indexed are told, and left out, and so are
+/// The recordings of a folder or bucket that has a catalogue; `None` where it has none. Their contents are known, and each is
+/// opened by its first reader. Those that could not be read when they were indexed are reported and left out, and so are
 /// those that are gone.
 pub fn recordings_of(
     place: &Path,
@@ -41,7 +41,7 @@ pub fn recordings_of(
     let gone = indexed - found.recordings.len();
     if gone > 0 {
         screen.note(format_args!(
-            "{} that were indexed are gone, and left out; `asof find --vanished` lists them",
+            "{} that were indexed are gone and were left out; `asof find --vanished` lists them",
             counted(gone as u64, "recording")
         ));
     }
@@ -49,7 +49,7 @@ pub fn recordings_of(
     let left_out = found.recordings.len() - opened.len();
     if left_out > 0 {
         screen.warning(format_args!(
-            "{} could not be read when they were indexed, and are left out; \
+            "{} could not be read when they were indexed and were left out; \
              `asof find --where 'format IS NULL'` lists them",
             counted(left_out as u64, "recording")
         ));

@@ -1,4 +1,4 @@
-//! What `asof find` asks of a catalogue.
+//! The catalogue queries of `asof find`.
 
 use std::path::Path;
 
@@ -13,18 +13,18 @@ use super::CataloguePlace;
 use crate::cli::numbers::{duration, grouped, shown};
 use crate::cli::select::names_in;
 
-/// Which recordings of a catalogue are meant.
+/// Selects recordings of a catalogue.
 #[derive(Debug, Default, Args)]
 pub struct Searching {
-    /// Recordings with messages on one of these topics: names or globs, with commas between them
+    /// Recordings with messages on one of these topics: names or globs, separated by commas
     #[arg(long, value_name = "A,B", value_parser = parse_names, help_heading = FLEET)]
     topics: Option<Names>,
 
-    /// Recordings with something at or after this time, or day (2024-05-01)
+    /// Recordings with messages at or after this time, or day (2024-05-01)
     #[arg(long, value_name = "T", value_parser = parse_since, help_heading = FLEET)]
     since: Option<Stamp>,
 
-    /// Recordings with something at or before this time, or day
+    /// Recordings with messages at or before this time, or day
     #[arg(long, value_name = "T", value_parser = parse_until, help_heading = FLEET)]
     until: Option<Stamp>,
 
@@ -36,17 +36,17 @@ pub struct Searching {
     #[arg(long, value_name = "A,B", value_parser = parse_names, help_heading = FLEET)]
     site: Option<Names>,
 
-    /// Recordings with this tag; the value may be a glob. All that are given must be there
+    /// Recordings with this tag; the value may be a glob. May be repeated; all must match
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_tag, help_heading = FLEET)]
     tag: Vec<(String, NamePattern)>,
 
-    /// Recordings under this condition, such as "messages > 1000 AND tags.weather = 'rain'": comparisons, LIKE, IN, BETWEEN, IS
+    /// Recordings that meet this condition, such as "messages > 1000 AND tags.weather = 'rain'": comparisons, LIKE, IN, BETWEEN, IS
     /// NULL, AND, OR, NOT over recording, address, etag, format, robot, site, date, size, messages, duration, problems, start,
     /// end, modified and tags.NAME
     #[arg(long = "where", value_name = "CONDITION", help_heading = FLEET)]
     predicate: Option<Predicate>,
 
-    /// Recordings that are gone, too
+    /// Also recordings that are gone
     #[arg(long, help_heading = FLEET)]
     vanished: bool,
 
@@ -62,7 +62,7 @@ pub struct Names(pub Vec<NamePattern>);
 pub fn parse_names(text: &str) -> Result<Names, String> {
     let names = names_in(text);
     if names.is_empty() {
-        return Err("nothing is named; give names or globs, with commas between them".to_owned());
+        return Err("nothing is named; give names or globs, separated by commas".to_owned());
     }
     Ok(Names(names))
 }
@@ -84,7 +84,7 @@ fn parse_tag(text: &str) -> Result<(String, NamePattern), String> {
 }
 
 impl Searching {
-    /// Whether something is asked that only a catalogue answers.
+    /// Whether there is a condition that only a catalogue can answer.
     pub fn is_asked(&self) -> bool {
         self.topics.is_some()
             || self.since.is_some()
@@ -102,14 +102,14 @@ impl Searching {
         self.catalogue.if_there(place)
     }
 
-    /// The catalogue of a place, which must be there.
+    /// The catalogue of a place, which must exist.
     pub fn existing_catalogue_of(&self, place: &Path) -> anyhow::Result<Catalogue> {
         let catalogue = self.catalogue.of(place)?;
         catalogue.existing_head()?;
         Ok(catalogue)
     }
 
-    /// The recordings that are meant.
+    /// The matching recordings.
     pub fn find(&self, catalogue: &Catalogue) -> anyhow::Result<Found> {
         let names = |names: &Option<Names>| {
             names
@@ -133,7 +133,7 @@ impl Searching {
     }
 }
 
-/// A recording as one line for people: when, how long, how much, whose, where.
+/// A recording as one line for people: start, duration, messages, robot, address.
 pub fn long_line(found: &FoundRecording, address: &str) -> String {
     let row = &found.row;
     let (start, long) = if row.range.is_empty() {
@@ -172,7 +172,7 @@ pub fn found_as_json(found: &FoundRecording, address: &str) -> Value {
     object
 }
 
-/// What the catalogue knows of a recording, as JSON.
+/// A recording's entry in the catalogue, as JSON.
 pub fn row_as_json(row: &RecordingRow, address: &str) -> Value {
     let known = (!row.range.is_empty()).then_some(row.range);
     let mut object = Map::new();

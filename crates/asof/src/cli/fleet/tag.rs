@@ -14,17 +14,17 @@ use crate::cli::failure::Usage;
 use crate::cli::numbers::shown;
 use crate::cli::screen::{Screen, output};
 
-/// Say something of a recording, without touching it
+/// Tag a recording, without touching the file
 ///
-/// Tags are kept in the catalogue that `asof index` makes, and outlive changes of the recording. robot, site and date go before
-/// what path and metadata say. A key without a value takes back what was said. Prints all tags of the recording.
+/// Tags are kept in the catalogue of `asof index`, and outlive changes of the recording. The tags robot, site and date override
+/// those from path and metadata. A key without a value removes the tag. Prints all tags of the recording.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   asof tag s3://bucket/fleet r7/2024-05-01/run.mcap weather=rain operator=night-shift
   asof tag /data/fleet run.mcap weather=")]
 pub struct Tag {
-    /// The folder or bucket that the recording lies in
+    /// The folder or bucket of the recording
     #[arg(value_name = "PLACE")]
     place: PathBuf,
 
@@ -32,7 +32,7 @@ pub struct Tag {
     #[arg(value_name = "RECORDING")]
     recording: String,
 
-    /// What is said: key=value, or key= to take it back
+    /// The tag: key=value, or key= to remove it
     #[arg(value_name = "KEY=VALUE", required = true)]
     tags: Vec<String>,
 

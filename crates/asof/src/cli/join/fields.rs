@@ -1,4 +1,4 @@
-//! Which fields of the messages are shown, and how they are decoded.
+//! The fields of the messages that are shown, and how they are decoded.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use crate::cli::failure::Usage;
 use crate::cli::numbers::shown;
 use crate::cli::screen::Screen;
 
-/// What a person asked for.
+/// The requested fields.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Chosen {
     /// Only these, by path; all if there are none.
     pub(super) paths: Vec<String>,
-    /// Bytes too, such as those of a picture.
+    /// Also bytes, such as those of a picture.
     pub(super) with_bytes: bool,
 }
 
@@ -27,12 +27,12 @@ pub(super) struct Fields {
 }
 
 struct Known {
-    /// Kept so that the address is not used for another.
+    /// Kept so that the address is not reused.
     channel: Arc<Channel>,
     decoders: Decoders,
     /// Paths of bytes that are not shown.
     left_out: Vec<String>,
-    /// None of the chosen fields is there.
+    /// Whether none of the chosen fields exists.
     has_nothing: bool,
     names: Option<Vec<String>>,
 }
@@ -58,7 +58,7 @@ impl Fields {
         for path in &self.chosen.paths {
             let is_missing = |channel: &Arc<Channel>| {
                 let decoder = Decoder::new(channel, &Projection::paths([path]), &[]);
-                // What cannot be known before its messages are seen may be there.
+                // Topics whose fields are unknown before their messages are read may have them.
                 channel.schema.is_some() && matches!(decoder, Err(SchemaError::NoSuchField { .. }))
             };
             if channels.clone().all(is_missing) {
@@ -70,7 +70,7 @@ impl Fields {
         Ok(())
     }
 
-    /// Writes a message's data as JSON; says why where that cannot be. Nothing is written then.
+    /// Writes a message's data as JSON. The error is the reason; nothing is written then.
     pub(super) fn json(&mut self, message: &Message, out: &mut Vec<u8>) -> Result<(), String> {
         let known = self.known(message);
         if known.has_nothing {
@@ -80,7 +80,7 @@ impl Fields {
         with_ref(message, |message| known.decoders.json(message, out))
     }
 
-    /// Writes as JSON what a message would have said `part` of the way between two; whether there is such a thing.
+    /// Writes as JSON a message interpolated at `part` of the way between two; returns whether that is possible.
     pub(super) fn json_between(
         &mut self,
         (before, after): (&Message, &Message),
@@ -93,7 +93,7 @@ impl Fields {
             return true;
         }
         let pair: Batch = [before.clone(), after.clone()].into_iter().collect();
-        // Two messages with one log time may have changed places in the batch.
+        // Two messages with one log time may have swapped in the batch.
         match (pair.get(0), pair.get(1)) {
             (Some(first), Some(second)) => {
                 let is_turned = first.payload.as_ptr() != before.payload.as_ptr();
@@ -128,7 +128,7 @@ impl Fields {
         })
     }
 
-    /// Tells what was left out, and what could not be decoded; whether there was any that should have been.
+    /// Reports what was left out, and what could not be decoded; returns whether anything that should be there is missing.
     pub(super) fn tell(&self, screen: &Screen) -> bool {
         let mut has_damage = false;
         let mut all: Vec<&Known> = self.by_channel.values().collect();
@@ -137,7 +137,7 @@ impl Fields {
             if !known.left_out.is_empty() {
                 let paths = known.left_out.join(", ");
                 screen.note(format_args!(
-                    "bytes on {} are left out ({}); --bytes prints them",
+                    "bytes on {} were left out ({}); --bytes prints them",
                     shown(&known.channel.topic),
                     shown(&paths)
                 ));
@@ -165,7 +165,7 @@ impl Fields {
     }
 }
 
-/// What to decode of a channel's messages, and which bytes that leaves out.
+/// What to decode of a channel's messages, and which bytes are left out.
 fn projection_of(chosen: &Chosen, message: &Message) -> (Projection, Vec<String>) {
     if !chosen.paths.is_empty() {
         return (Projection::any_of(&chosen.paths), Vec::new());
@@ -184,7 +184,7 @@ fn projection_of(chosen: &Chosen, message: &Message) -> (Projection, Vec<String>
     if left_out.is_empty() {
         return (Projection::All, left_out);
     }
-    // The times beside the message are among them: they are not in it.
+    // The times beside the message are among them: they are not part of it.
     (Projection::any_of(kept), left_out)
 }
 
@@ -222,7 +222,7 @@ fn sort_out(
     }
 }
 
-/// One message of a topic, to know its columns by: its last.
+/// One message of a topic, to determine its columns: the last.
 pub(super) fn sample(file: &dyn Source, topic: &str) -> Option<Message> {
     let topics = asof_core::Topics::named([topic]);
     let batch = file.backfill(&topics, Stamp::MAX).ok()?;

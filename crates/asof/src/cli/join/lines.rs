@@ -13,7 +13,7 @@ use crate::cli::lines::shortened;
 use crate::cli::numbers::shown;
 use crate::cli::screen::Screen;
 
-/// Writes one line a row.
+/// Writes one line per row.
 pub(super) struct Lines {
     out: Text,
     is_json: bool,
@@ -23,7 +23,7 @@ pub(super) struct Lines {
     line: Vec<u8>,
 }
 
-/// One of the topics that are looked up. A message that is in many rows is decoded for the first of them.
+/// A topic that is looked up. A message in many rows is decoded once, for the first of them.
 struct Side {
     topic: String,
     last: Option<(Item, Vec<u8>)>,
@@ -176,12 +176,12 @@ impl Sink for Lines {
 pub(super) enum Shown<'a> {
     Nothing,
     One(&'a Stamped<Item>),
-    /// What lies between two messages, as JSON.
+    /// An interpolated message, as JSON.
     Between(Vec<u8>),
 }
 
 impl<'a> Shown<'a> {
-    /// Where there is nothing between two messages, the nearer one.
+    /// Where two messages cannot be interpolated, the nearer one.
     pub(super) fn of(found: &'a Match<Item>, at: Stamp, fields: &mut Fields) -> Self {
         match found {
             Match::Missing(_) => Shown::Nothing,
@@ -203,7 +203,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Of two, the one that is nearer; the earlier where both are equally near.
+/// The nearer of two; the earlier where both are equally near.
 pub(super) fn nearer<'a>(
     before: &'a Stamped<Item>,
     after: &'a Stamped<Item>,
@@ -216,7 +216,7 @@ pub(super) fn nearer<'a>(
     }
 }
 
-/// An object as `cat --json` prints it, still open.
+/// An object as `cat --json` prints it, without its closing brace.
 fn put_message(
     fields: &mut Fields,
     on: On,
@@ -244,7 +244,7 @@ fn put_message(
     Ok(())
 }
 
-/// Everything before an object's data.
+/// Everything that precedes an object's data.
 fn put_head(
     message: &Message,
     log_time: Stamp,
@@ -269,7 +269,7 @@ fn put_head(
     Ok(())
 }
 
-/// The data alone, or why there is none.
+/// The data, or why there is none.
 fn data_of(fields: &mut Fields, message: &Message) -> Vec<u8> {
     let mut data = Vec::new();
     if let Err(error) = fields.json(message, &mut data) {

@@ -1,4 +1,4 @@
-//! From a source to rows.
+//! Reads a source and makes rows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,25 +16,25 @@ use crate::cli::failure::Usage;
 use crate::cli::numbers::{counted, shown};
 use crate::cli::screen::Screen;
 
-/// Messages of one topic, and anchors, that wait at most.
+/// How many messages of one topic, and anchors, may wait.
 const MOST_WAITING: usize = 20_000;
-/// What all that waits may take.
+/// How many bytes all waiting messages may take.
 const MOST_BYTES: u64 = 64 << 20;
-/// From here on a recording is asked for the next message of a topic that rows wait for.
+/// From this many waiting rows on, the next message of a topic is looked up ahead.
 const LOOK_AHEAD_WAITING: usize = 64;
 const LOOK_AHEAD_BYTES: u64 = 8 << 20;
-/// How late a message may be if nothing is said.
+/// The default lateness.
 const LATENESS: Duration = Duration::from_secs(1);
-/// So long a row of a running robot waits for something nearer.
+/// How long a row of a running robot waits for something nearer.
 const MOST_WAIT: Duration = Duration::from_secs(5);
-/// How often what was written is handed on while nothing comes.
+/// How often output is flushed while nothing arrives.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Reads a source, and hands rows on as they settle.
+/// Reads a source, and emits rows as soon as they are final.
 pub(super) struct Reading<'a> {
     join: &'a Join,
     on: On,
-    /// The log times of the anchors that are wanted.
+    /// The range of log times of the anchors.
     range: TimeRange,
     lateness: Duration,
     growth: Growth,
@@ -52,9 +52,9 @@ pub(super) struct Reading<'a> {
 /// One of the topics that are looked up.
 #[derive(Default)]
 struct Lane {
-    /// The time and place of the last message that was taken.
+    /// The time and order of the last message that was taken.
     last: Option<(Stamp, u64)>,
-    /// When its last message of all was logged, if that is known.
+    /// The log time of its very last message, if known.
     end: Option<Stamp>,
     has_ended: bool,
     /// Its own reader, once rows had to wait for it.
@@ -117,7 +117,7 @@ impl<'a> Reading<'a> {
         if self.range.is_empty() {
             return Ok(());
         }
-        // What is late for the first anchors was logged before them, or was known by then.
+        // A message that is late for the first anchors was logged before them, or was known by then.
         let late = i64::try_from(self.lateness.as_nanos()).unwrap_or(i64::MAX);
         let start = self.range.start.plus_nanos(-late);
         if start > file.summary().range.start {
@@ -160,11 +160,11 @@ impl<'a> Reading<'a> {
         self.finish(sink)
     }
 
-    /// Tells what was left out; whether there was any.
+    /// Reports what was left out; returns whether there was any.
     pub(super) fn tell(&self, screen: &Screen) -> bool {
         for (topic, count) in &self.unstamped {
             screen.warning(format_args!(
-                "{} on {} left out: without a stamp; --on log takes them",
+                "{} on {} left out: without a stamp; --on log includes them",
                 counted(*count, "message"),
                 shown(topic)
             ));
@@ -178,10 +178,10 @@ impl<'a> Reading<'a> {
         }
         if self.restarts > 0 {
             screen
-                .warning("the clock was set back; rows before and after belong to different times");
+                .warning("the clock was set back; rows before and after are from different times");
         }
         if let Some(reason) = &self.lost {
-            screen.warning(format_args!("the source went away: {reason}"));
+            screen.warning(format_args!("the source is gone: {reason}"));
         }
         let counters = self.align.stats();
         let late: u64 = counters.late.iter().sum();
@@ -194,14 +194,14 @@ impl<'a> Reading<'a> {
         }
         if counters.early > 0 {
             screen.warning(format_args!(
-                "{} written before everything near them was known",
+                "{} written before all messages near them had arrived",
                 counted(counters.early, "row")
             ));
         }
         !self.unstamped.is_empty() || !self.missed.is_empty()
     }
 
-    /// Takes a batch in; whether nothing more is wanted.
+    /// Takes a batch; returns whether nothing more is wanted.
     fn take(
         &mut self,
         batch: &Batch,
@@ -229,7 +229,7 @@ impl<'a> Reading<'a> {
 
     fn take_anchor(&mut self, message: MessageRef<'_>) {
         if let Some(at) = self.time_of(message) {
-            // What waits must not keep its chunk alive.
+            // Waiting messages must not keep their chunk alive.
             let item = Arc::new(message.to_message().detached());
             self.align
                 .add_anchor(at, item, &mut |row| self.rows.push(row));
@@ -240,7 +240,7 @@ impl<'a> Reading<'a> {
         let place = (message.log_time, message.order);
         let is_wanted = |(index, topic): (usize, &String)| {
             let lane = &self.lanes[index];
-            // Some of what comes now was looked up before.
+            // Some of these messages were looked up before.
             let is_known = lane.ahead.is_some() && lane.last.is_some_and(|last| place <= last);
             (*topic == message.channel.topic && !is_known).then_some(index)
         };
@@ -279,7 +279,7 @@ impl<'a> Reading<'a> {
         stamp
     }
 
-    /// Says of topics that have sent all they have that nothing of them is to be waited for.
+    /// Marks topics that have ended, so that no row waits for them.
     fn end_lanes(&mut self, now: Stamp) {
         for (number, lane) in self.lanes.iter_mut().enumerate() {
             if !lane.has_ended && lane.end.is_some_and(|end| now > end) {
@@ -290,7 +290,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Looks up the next messages of topics that rows wait for, when too much waits: a map that comes once a minute
-    /// must not hold the pictures of a minute.
+    /// must not hold back the pictures of a minute.
     fn look_ahead(&mut self, file: &dyn Source) -> anyhow::Result<()> {
         while self.align.waiting() > LOOK_AHEAD_WAITING || self.align.bytes() > LOOK_AHEAD_BYTES {
             let behind: Vec<usize> = self.align.waits_for().collect();
@@ -376,7 +376,7 @@ fn new_align(join: &Join, lateness: Duration, growth: Growth) -> Align<Item> {
     }
 }
 
-/// By which time to join, and says so.
+/// The time to join by, with a note.
 fn choose(
     join: &Join,
     file: &dyn Source,
@@ -391,7 +391,7 @@ fn choose(
         if let Some(sample) = samples.iter().find(|m| m.channel.topic == *topic) {
             return stamps.of(sample).is_some();
         }
-        // Nothing has come yet: its type decides.
+        // No message has arrived yet: the type decides.
         let summary = file.summary();
         let channels = summary.channels.iter().map(|entry| &entry.channel);
         let mut channels = channels.filter(|channel| channel.topic == *topic);

@@ -14,13 +14,13 @@ use super::{Item, Join, Sink, offset};
 use crate::cli::numbers::{counted, shown};
 use crate::cli::screen::Screen;
 
-/// Writes one line a row, with a header above them.
+/// Writes one line per row, below a header.
 ///
-/// The columns are those of the first channel of each topic; messages of another type have none of them, and are counted.
+/// The columns are those of the first channel of each topic; messages of another type are left empty and counted.
 pub(super) struct Separated {
     out: Text,
     fields: Fields,
-    /// The anchor, and then the others.
+    /// The anchor, then the others.
     sides: Vec<Side>,
     line: Vec<u8>,
 }
@@ -29,7 +29,7 @@ struct Side {
     topic: String,
     names: Vec<String>,
     last: Option<(Item, Vec<u8>)>,
-    /// Messages that have other columns.
+    /// Messages with other columns.
     misfits: u64,
 }
 
@@ -139,7 +139,7 @@ impl Sink for Separated {
     }
 }
 
-/// The value at a path of a message in JSON, as a cell.
+/// The value at a path of a JSON message, as a cell.
 fn put_value(data: &Value, path: &str, line: &mut Vec<u8>) {
     let found = path
         .split('.')
@@ -151,7 +151,7 @@ fn put_value(data: &Value, path: &str, line: &mut Vec<u8>) {
     }
 }
 
-/// A cell after a comma, in quotes where it needs them.
+/// A cell after a comma, quoted where needed.
 fn put_cell(text: &str, line: &mut Vec<u8>) {
     line.push(b',');
     if !text.contains([',', '"', '\n', '\r']) {

@@ -1,11 +1,11 @@
-//! When messages were measured, as they say themselves.
+//! The stamps of messages.
 
 use std::sync::Arc;
 
 use asof_core::{Channel, MessageRef, Stamp};
 use asof_decode::{Decoders, Projection};
 
-/// Reads the stamps of messages, and nothing else of them.
+/// Reads only the stamps of messages.
 pub(super) struct Stamps(Decoders);
 
 impl Default for Stamps {
@@ -15,7 +15,7 @@ impl Default for Stamps {
 }
 
 impl Stamps {
-    /// The stamp of a message; `None` where it has none, or zero: a header that nobody filled in.
+    /// The stamp of a message; `None` where it has none, or zero: an unset header.
     pub(super) fn of(&mut self, message: MessageRef<'_>) -> Option<Stamp> {
         let stamp = self.0.stamp(message).ok().flatten();
         stamp.filter(|stamp| *stamp != Stamp::EPOCH)

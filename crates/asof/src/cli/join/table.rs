@@ -22,39 +22,39 @@ use crate::cli::numbers::{counted, shown};
 use crate::cli::screen::Screen;
 use crate::cli::table_file::{BATCH_BYTES, Container, TableFile};
 
-/// Rows that are written together, at most.
+/// At most this many rows are written together.
 const BATCH_ROWS: usize = 4096;
 
-/// One row a line of a table: `time`, the anchor's message as a struct, and for each other topic its offset and its
+/// One table row per joined row: `time`, the anchor's message as a struct, and for each other topic its offset and its
 /// message.
 ///
 /// The columns are those of the last message of each topic; messages of another type are null, and counted.
 pub(super) struct Joined {
     table: TableFile,
     schema: SchemaRef,
-    /// The anchor, and then the others.
+    /// The anchor, then the others.
     sides: Vec<Side>,
     times: Vec<i64>,
     early: Vec<bool>,
-    /// About what the rows that are being collected take.
+    /// Approximate size of the collected rows.
     bytes: usize,
 }
 
 struct Side {
     topic: String,
     channel: Option<Arc<Channel>>,
-    /// `None` where nothing of its messages is shown.
+    /// `None` where none of its fields is shown.
     decoder: Option<Decoder>,
     fields: SchemaRef,
-    /// The row that the last message became, from the batch before.
+    /// The row of the last message, from the batch before.
     carried: Option<RecordBatch>,
     last: Option<(Item, Option<u32>)>,
-    /// For each row, its message among those that were decoded.
+    /// For each row, the index of its message among the decoded ones.
     places: Vec<Option<u32>>,
     offsets: Vec<Option<i64>>,
     decoded: u32,
     failed: u64,
-    /// Without a decoder, why there is none; `None` if none of its fields was asked for.
+    /// Without a decoder, the reason; `None` if none of its fields was requested.
     first_failure: Option<String>,
 }
 
@@ -197,7 +197,7 @@ impl Side {
         16
     }
 
-    /// Adds a message to the row; about how many bytes that takes.
+    /// Adds a message to the row; returns its approximate size in bytes.
     fn put(&mut self, item: &Item, offset: Option<i64>) -> usize {
         let place = match &self.last {
             Some((last, place)) if Arc::ptr_eq(last, item) => *place,
@@ -223,7 +223,7 @@ impl Side {
             .is_some_and(|known| is_alike(known, &item.channel))
         {
             return self.placed(Some(
-                "its type is not that of the topic's last message".to_owned(),
+                "its type differs from that of the topic's last message".to_owned(),
             ));
         }
         let mut error = None;
@@ -233,7 +233,7 @@ impl Side {
         self.placed(error)
     }
 
-    /// Adds what lies between two messages; `None` if nothing does.
+    /// Adds an interpolated message; `None` if that is not possible.
     fn put_between(
         &mut self,
         (before, after): (&Item, &Item),
@@ -270,7 +270,7 @@ impl Side {
         Some(place)
     }
 
-    /// The column of the rows that were collected; none if it would have no fields.
+    /// The column of the collected rows; none if it would have no fields.
     fn take(&mut self) -> anyhow::Result<Option<ArrayRef>> {
         let places = std::mem::take(&mut self.places);
         self.decoded = 0;

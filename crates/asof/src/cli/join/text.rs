@@ -1,4 +1,4 @@
-//! Where rows go as text.
+//! Text output of rows.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::cli::newfile::NewFile;
 
-/// Where text goes: to the screen, or to a file that appears when it is complete.
+/// The output: the screen, or a file that appears when it is complete.
 pub(super) enum Text {
     Screen(Box<dyn Write>),
     File(NewFile, BufWriter<File>),

@@ -1,4 +1,4 @@
-//! What takes the place of running robots in a build without them.
+//! Replaces running robots in a build without them.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::Place;
 use crate::cli::place::{Opening, Wanted};
 use crate::cli::screen::Screen;
 
-/// A robot that is listened to: there is none.
+/// A robot that is listened to: uninhabited.
 pub struct Listening(Infallible);
 
 pub fn listen(

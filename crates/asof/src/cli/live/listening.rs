@@ -1,4 +1,4 @@
-//! A running robot as the verbs see it: a recording that goes on until they have had enough.
+//! A running robot as the verbs see it: a recording that grows until they stop.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,56 +21,57 @@ use crate::cli::numbers::counted;
 use crate::cli::place::{Opening, Wanted};
 use crate::cli::screen::{Screen, show_at_once};
 
-/// A robot that is looked at is listened to for so long.
+/// How long a robot is listened to by verbs that look at it.
 const LISTEN_TIME: Duration = Duration::from_secs(2);
-/// A bit more than it takes to know that no further topic comes.
-const GLIMPSE: Duration = Duration::from_millis(300);
+/// A bit longer than it takes to discover all topics.
+const DISCOVERY_TIME: Duration = Duration::from_millis(300);
 
-/// What is said when the clock of a robot goes back.
-pub const SET_BACK: &str = "the robot's clock was set back: what comes now belongs to another time";
+/// The message when the clock of a robot goes back.
+pub const SET_BACK: &str =
+    "the robot's clock was set back: messages from here on are from another time";
 
-/// Running robots that are listened to, as one with the recordings beside them.
+/// Running robots that are listened to, merged with the recordings beside them.
 ///
-/// A read of it includes what comes meanwhile, until Ctrl-C or the end of `--for`, so that a verb that reads a recording
-/// from front to back does so with a robot; once it was [listened to](Listening::listened), or where it is
-/// [looked at](Listening::looked_at), a read ends with what is held.
+/// A read includes what arrives meanwhile, until Ctrl-C or the end of `--for`, so that a verb that reads a recording
+/// from front to back does so with a robot. After [`Listening::listened`], or
+/// with [`Listening::looked_at`], a read ends with what is held.
 pub struct Listening {
     shared: Arc<Shared>,
     reading: Reading,
 }
 
-/// What a read of robots ends with.
+/// Where a read of robots ends.
 #[derive(Clone, Copy)]
 enum Reading {
-    /// The verb.
+    /// When the verb stops.
     Verb,
-    /// What is held when it is asked for.
+    /// With what is held at the time of the query.
     Held,
-    /// What came until this time.
+    /// With what arrived until this time.
     Heard(Stamp),
 }
 
 struct Shared {
     robots: Vec<Arc<LiveSource>>,
-    /// The robots, and the recordings beside them, as one.
+    /// The robots and the recordings beside them, merged.
     source: Box<dyn Recording>,
     /// One for each robot.
     sessions: Mutex<Vec<Session>>,
     screen: Screen,
-    /// Messages that came and were gone before they could be read, by topic.
+    /// Messages that were evicted before they could be read, by topic.
     missed: Mutex<BTreeMap<String, u64>>,
-    /// Whether nothing more is waited for.
+    /// Whether listening is over.
     is_over: AtomicBool,
 }
 
-/// Opens robots, and waits until the topics that are meant are there.
+/// Opens robots, and waits for the wanted topics.
 pub fn listen(
     places: Vec<Place>,
     opening: &Opening,
     wanted: &Wanted,
     screen: &Screen,
 ) -> anyhow::Result<Listening> {
-    // What is printed as it comes is looked at as it comes.
+    // Output that is printed live is flushed by line.
     show_at_once();
     let robots = places
         .iter()
@@ -112,7 +113,7 @@ pub fn listen(
     Ok(listening)
 }
 
-/// Opens one robot, of which so many bytes are kept.
+/// Opens one robot, of which at most this many bytes are kept.
 fn connect(
     url: &str,
     bytes: u64,
@@ -141,13 +142,13 @@ fn connect(
 }
 
 impl Listening {
-    /// Waits for topics; for those that were named without an end, until it is time to stop.
+    /// Waits for topics; for named topics without limit, until it is time to stop.
     fn discover(&self, wanted: &Wanted) {
         let shared = &self.shared;
         let started = Instant::now();
         let needs_names = !wanted.names().is_empty();
         while !wanted.patience.is_zero() && shared.is_open() {
-            let until = Instant::now() + GLIMPSE;
+            let until = Instant::now() + DISCOVERY_TIME;
             let mut robots = shared.robots.iter();
             let has_topics = robots.all(|robot| robot.wait_for_topics(until));
             let summary = shared.source.summary();
@@ -167,7 +168,7 @@ impl Listening {
         }
     }
 
-    /// The same after some time: what was heard, and nothing more.
+    /// Listens for a while; the result holds what was heard, and does not grow.
     pub fn listened(self) -> Self {
         let until = Instant::now() + self.shared.limit().unwrap_or(LISTEN_TIME);
         self.shared.wait(until);
@@ -179,7 +180,7 @@ impl Listening {
         self.over()
     }
 
-    /// The same as it goes on, for those who read what is held and follow what comes.
+    /// The same while it grows, for readers that read what is held and follow what arrives.
     pub fn looked_at(self) -> Self {
         let reading = Reading::Held;
         Listening { reading, ..self }
@@ -190,14 +191,14 @@ impl Listening {
         shared.is_over.store(true, Ordering::Relaxed);
         if shared.source.summary().channels.is_empty() {
             shared.screen.note(
-                "no topic was seen; on Zenoh, ROS 2 topics are found by their tokens, and other keys are heard with --key",
+                "no topic was found; on Zenoh, ROS 2 topics are found by their tokens, and other keys need --key",
             );
         }
         let reading = Reading::Heard(Stamp::now());
         Listening { reading, ..self }
     }
 
-    /// Listens for as long as it takes to know what was there at a time: without one, now.
+    /// Listens long enough to know the state at a time: without one, now.
     pub fn listen_until(&self, time: Option<When>) -> Stamp {
         let shared = &self.shared;
         let patience = Instant::now() + shared.limit().unwrap_or(LISTEN_TIME);
@@ -208,7 +209,7 @@ impl Listening {
             }
             Some(When::BeforeEnd(nanos)) => {
                 let back = Duration::from_nanos(nanos.unsigned_abs());
-                // From then on something is known.
+                // The robot's state is known from then on.
                 shared.hear_all(patience);
                 shared.wait(Instant::now() + back);
                 Stamp::now() - back
@@ -240,7 +241,7 @@ impl Listening {
 }
 
 impl Shared {
-    /// Whether to go on listening; tells how the connection is.
+    /// Whether to go on listening; reports the state of the connection.
     fn is_open(&self) -> bool {
         let mut sessions = self.sessions.lock();
         for session in sessions.iter_mut() {
@@ -301,7 +302,7 @@ impl Source for Listening {
             .extend(missed.iter().map(|(topic, &count)| {
                 let count = counted(count, "message");
                 let text =
-                    format!("{count} left out: they came faster than they could be taken in");
+                    format!("{count} left out: they arrived faster than they could be processed");
                 Problem::whole(ProblemKind::Incomplete, text).on_topic(topic)
             }));
         Arc::new(summary)
@@ -343,7 +344,7 @@ impl Source for Listening {
         self.shared.source.growth()
     }
 
-    /// It ends when it is time to stop.
+    /// Ends when it is time to stop.
     fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
         Ok(Box::new(self.following(query)?))
     }
@@ -367,11 +368,11 @@ impl Recording for Listening {
     }
 }
 
-/// Follows a robot until it is time to stop: what came until then is still handed out.
+/// Follows a robot until it is time to stop: what arrived until then is still returned.
 struct Ending {
     shared: Arc<Shared>,
     follow: Box<dyn Follow>,
-    /// When it was time to stop.
+    /// The time at which to stop.
     ended: Option<Stamp>,
 }
 

@@ -44,12 +44,12 @@ use super::writing::parse_size;
 
 /// Watch a running robot: rates, bandwidth, jitter, age and drops of its topics
 ///
-/// A table on a terminal (q ends it, the arrows scroll, s sorts); lines with --plain or in a pipe; with
-/// --json, one object a line for each topic and interval.
+/// A table on a terminal (q quits, the arrows scroll, s sorts); lines with --plain or in a pipe; with
+/// --json, one object per line for each topic and interval.
 #[derive(Debug, Args)]
 #[cfg_attr(
     not(feature = "live"),
-    allow(dead_code, reason = "only the address is told")
+    allow(dead_code, reason = "only the address is reported")
 )]
 #[command(after_help = "\
 Examples:
@@ -67,24 +67,24 @@ pub struct Live {
     #[arg(long, conflicts_with = "plain")]
     json: bool,
 
-    /// The time between two looks: seconds, or with a unit such as 500ms
+    /// Time between two updates: seconds, or with a unit such as 500ms
     #[arg(long, value_name = "TIME", default_value = "1", value_parser = parse_time)]
     interval: Duration,
 }
 
-/// Write a running robot down, as MCAP
+/// Record a running robot as MCAP
 ///
-/// Ctrl-C closes the file whole; what a killed recording leaves behind lacks the last second at most, and
-/// `asof recover` makes it whole. When the disk is slower than the robot, messages are dropped, counted by
-/// topic, and told; the exit code is 3 then. On a terminal, a line that is typed is written into the recording
+/// Ctrl-C finalizes the file. If the recording is killed, at most the last second is missing, and
+/// `asof recover` repairs the file. When the disk is slower than the robot, messages are dropped, counted by
+/// topic and reported; the exit code is 3 then. On a terminal, a line that is typed is recorded
 /// as a note.
 ///
-/// With --keep, the last messages are kept, in memory or in files of a --ring, and written when something happens: a
+/// With --keep, the last messages are kept, in memory or in files of a --ring, and written on an event: a
 /// --trigger, the enter key, or the signal SIGUSR1. Each snapshot is a file of its own: run_0.mcap, run_1.mcap, …
 #[derive(Debug, Args)]
 #[cfg_attr(
     not(feature = "live"),
-    allow(dead_code, reason = "only the address is told")
+    allow(dead_code, reason = "only the address is reported")
 )]
 #[command(after_help = "\
 Examples:
@@ -102,7 +102,7 @@ pub struct Record {
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
-    /// Replace the file if it exists
+    /// Replace an existing file
     #[arg(long)]
     force: bool,
 
@@ -110,71 +110,71 @@ pub struct Record {
     #[arg(long, value_name = "MB", default_value_t = 256)]
     queue: u64,
 
-    /// How chunks are compressed
+    /// Compression of chunks
     #[arg(long, value_name = "NAME", default_value = "zstd", value_parser = ["zstd", "lz4", "none"])]
     compression: String,
 
-    /// How hard: the compression's own level; 0 is its default
+    /// Compression level; 0 is the default of the compression
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=22))]
     level: u32,
 
-    /// Not these topics: names or globs, with commas between them
+    /// Leave out these topics: names or globs, separated by commas
     #[arg(long, value_name = "A,B", value_parser = parse_patterns)]
     exclude: Option<Patterns>,
 
-    /// Record this robot too, into the same file; give each a --prefix, in the order of the addresses
+    /// Also record this robot, into the same file; give each a --prefix, in the order of the addresses
     #[arg(long = "and", value_name = "URL")]
     others: Vec<String>,
 
-    /// What is put in front of a robot's topics: /robot1
+    /// Prefix of a robot's topics: /robot1
     #[arg(long, value_name = "NAME", value_parser = parse_prefix)]
     prefix: Vec<String>,
 
-    /// Go on in a next file when one has about this size: bytes, or with k, M or G. Files are named run_0.mcap,
+    /// Start the next file at about this size: bytes, or with k, M or G. Files are named run_0.mcap,
     /// run_1.mcap, …
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     split_size: Option<u64>,
 
-    /// Go on in a next file after this time: seconds, or with a unit such as 60s, 5m, 1h
+    /// Start the next file after this time: seconds, or with a unit such as 60s, 5m, 1h
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     split_time: Option<Duration>,
 
-    /// How much all files may take: bytes, or with k, M or G. The oldest is deleted for the newest, and that is told
+    /// Total size of all files: bytes, or with k, M or G. The oldest is deleted for the newest, and reported
     #[arg(long, value_name = "BYTES", value_parser = parse_size, requires = "splits")]
     quota: Option<u64>,
 
-    /// Write nothing until something happens, and then this much of the time before it: seconds, or with a unit
+    /// Write nothing until an event, and then this much of the time before it: seconds, or with a unit
     #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "splits")]
     keep: Option<Duration>,
 
-    /// How long a snapshot goes on after something happened
+    /// How long a snapshot continues after the event
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "30s", requires = "keep")]
     after: Duration,
 
-    /// How much may be kept: bytes, or with k, M or G
+    /// Maximum size of what is kept: bytes, or with k, M or G
     #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "1G", requires = "keep")]
     keep_size: u64,
 
-    /// Keep it in files in this folder, not in memory: for longer than memory has room for
+    /// Keep it in files in this folder instead of memory: for more than fits into memory
     #[arg(long, value_name = "DIR", requires = "keep")]
     ring: Option<PathBuf>,
 
-    /// What a snapshot is written for: '/bumper.data == true' (a field, with ==, !=, <, <=, > or >=), 'log >= error',
-    /// 'rate(/scan) < 5'. May be given several times
+    /// Write a snapshot on this event: '/bumper.data == true' (a field, with ==, !=, <, <=, > or >=), 'log >= error',
+    /// 'rate(/scan) < 5'. May be repeated
     #[arg(long, value_name = "EXPR", requires = "keep")]
     trigger: Vec<String>,
 
-    /// What is kept when the disk is slower than the robot: topics of higher numbers; the others have 0. GLOB=N, as in
-    /// '/camera/*=-1'; may be given several times, and the last one that fits counts
+    /// Priority of topics when the disk is slower than the robot: lower numbers are dropped first; the default is 0. GLOB=N,
+    /// as in '/camera/*=-1'; may be repeated, and the last match counts
     #[arg(long, value_name = "GLOB=N", value_parser = parse_priority)]
     priority: Vec<(Patterns, i32)>,
 
-    /// Another quality of service than topics offer: GLOB=reliable, or best_effort, transient_local, volatile, with + between
-    /// them. May be given several times, and the last one that fits counts
+    /// Override the quality of service of topics: GLOB=reliable, or best_effort, transient_local, volatile, joined by
+    /// +. May be repeated, and the last match counts
     #[arg(long, value_name = "GLOB=QOS", value_parser = parse_qos)]
     qos: Vec<(Patterns, String)>,
 
-    /// Log messages by the robot's own clock, the topic /clock; what comes before it is left out, and counted
+    /// Log messages by the robot's own clock, the topic /clock; earlier messages are left out and counted
     #[arg(long, conflicts_with = "keep")]
     sim_time: bool,
 
@@ -182,11 +182,11 @@ pub struct Record {
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_tag)]
     tag: Vec<(String, String)>,
 
-    /// Print what was recorded as JSON
+    /// Print a summary as JSON
     #[arg(long)]
     json: bool,
 
-    /// With --json, print how it goes this often too, one object a line: seconds, or with a unit
+    /// With --json, also print progress at this interval, one object per line: seconds, or with a unit
     #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "json")]
     status: Option<Duration>,
 }
@@ -206,7 +206,7 @@ fn parse_priority(text: &str) -> Result<(Patterns, i32), String> {
     let number = number
         .trim()
         .parse()
-        .map_err(|_| format!("'{number}' is not a whole number"))?;
+        .map_err(|_| format!("'{number}' is not an integer"))?;
     Ok((parse_patterns(globs)?, number))
 }
 
@@ -226,13 +226,13 @@ fn parse_tag(text: &str) -> Result<(String, String), String> {
 
 /// Publish a recording to a robot's network, as if the robot ran
 ///
-/// Over Zenoh, with the keys and tokens of rmw_zenoh, so that nodes of ROS 2 receive it. Any format is played: messages of
-/// ROS 1 and others become ROS 2's where it has a standard type of the same name; what cannot be published is told. On a
-/// terminal, space pauses and plays, q ends.
+/// Over Zenoh, with the keys and tokens of rmw_zenoh, so that ROS 2 nodes receive it. Any format is played: messages of
+/// ROS 1 and others are converted if ROS 2 has a standard type of the same name; what cannot be published is reported. On a
+/// terminal, space pauses and resumes, q quits.
 #[derive(Debug, Args)]
 #[cfg_attr(
     not(feature = "live"),
-    allow(dead_code, reason = "only the address is told")
+    allow(dead_code, reason = "only the address is reported")
 )]
 #[command(after_help = "\
 Examples:
@@ -243,14 +243,14 @@ pub struct Play {
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<PathBuf>,
 
-    /// Where to: zenoh://host:port, or zenoh:// for the router on this machine
+    /// The destination: zenoh://host:port, or zenoh:// for the router on this machine
     #[arg(value_name = "URL", required = true)]
     url: String,
 
     #[command(flatten)]
     select: super::select::Select,
 
-    /// How many times as fast as it was recorded
+    /// Speed, as a multiple of the recorded one
     #[arg(long, value_name = "TIMES", default_value = "1", value_parser = parse_rate)]
     rate: f64,
 
@@ -262,11 +262,11 @@ pub struct Play {
     #[arg(long, value_name = "FROM:=TO", value_parser = parse_remap)]
     remap: Vec<(String, String)>,
 
-    /// Publish the recording's time on /clock, so many times a second
+    /// Publish the recording's time on /clock, this many times per second
     #[arg(long, value_name = "HZ", num_args = 0..=1, default_missing_value = "40", value_parser = parse_rate)]
     clock: Option<f64>,
 
-    /// Wait for the space bar
+    /// Start paused, until the space bar is pressed
     #[arg(long)]
     paused: bool,
 
@@ -294,7 +294,7 @@ fn parse_rate(text: &str) -> Result<f64, String> {
 fn parse_remap(text: &str) -> Result<(String, String), String> {
     let (from, to) = text
         .split_once(":=")
-        .ok_or("give the two names with := between them, as in /odom:=/robot/odom")?;
+        .ok_or("give two names separated by :=, as in /odom:=/robot/odom")?;
     let is_topic = |name: &str| name.len() > 1 && name.starts_with('/') && !name.ends_with('/');
     if !is_topic(from) || !is_topic(to) {
         return Err("topics start with a slash and do not end with one".to_owned());
@@ -302,11 +302,11 @@ fn parse_remap(text: &str) -> Result<(String, String), String> {
     Ok((from.to_owned(), to.to_owned()))
 }
 
-/// Which robot, and what of it.
+/// The robot, and what to read of it.
 #[derive(Debug, Args)]
 #[cfg_attr(
     not(feature = "live"),
-    allow(dead_code, reason = "only the address is told")
+    allow(dead_code, reason = "only the address is reported")
 )]
 struct Connection {
     /// A running robot: zenoh://host:port, or zenoh:// for the router on this machine; with
@@ -316,15 +316,15 @@ struct Connection {
     #[arg(value_name = "URL")]
     url: String,
 
-    /// Only these topics: names or globs, with commas between them
+    /// Only these topics: names or globs, separated by commas
     #[arg(long, value_name = "A,B", value_parser = parse_patterns)]
     topics: Option<Patterns>,
 
-    /// Raw Zenoh keys too, such as 'demo/**'
+    /// Also subscribe to raw Zenoh keys, such as 'demo/**'
     #[arg(long, value_name = "EXPRESSION")]
     key: Vec<String>,
 
-    /// Look for definitions of ROS 2 types in this folder too; nodes that describe their own types, and
+    /// Also look for definitions of ROS 2 types in this folder; nodes that describe their own types, and
     /// the standard types, need none
     #[arg(long, value_name = "DIR")]
     msg_path: Vec<PathBuf>,
@@ -376,14 +376,14 @@ impl Record {
     }
 }
 
-/// Compiled without the robots, nothing has to be ended in order.
+/// Without robots, nothing needs an orderly end.
 #[cfg(not(feature = "live"))]
 #[allow(clippy::unnecessary_wraps, reason = "with robots it can fail")]
 pub fn stop_on_signals() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Compiled without the robots.
+/// Without robots.
 #[cfg(not(feature = "live"))]
 pub fn absent(url: &str) -> anyhow::Error {
     anyhow::anyhow!(
@@ -392,14 +392,14 @@ pub fn absent(url: &str) -> anyhow::Error {
     )
 }
 
-/// A place among those that were named, of which at least one is a robot.
+/// One of the named places, of which at least one is a robot.
 pub enum Place {
     /// The address of a robot.
     Robot(String),
-    /// A recording, under the name that it is told of by.
+    /// A recording, and its name in messages.
     #[cfg_attr(
         not(feature = "live"),
-        allow(dead_code, reason = "without robots nothing stands beside them")
+        allow(dead_code, reason = "unused without robots")
     )]
     Recording(String, Box<dyn Recording>),
 }

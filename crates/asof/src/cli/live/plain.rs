@@ -1,4 +1,4 @@
-//! Topics as lines: for pipes, and for those who want no table.
+//! Topics as lines: for pipes, and with `--plain`.
 
 use std::io::{self, Write};
 
@@ -8,10 +8,10 @@ use asof_live::TopicRate;
 use crate::cli::numbers::{bytes, grouped, hertz, shown};
 use crate::cli::screen::Palette;
 
-/// What a column is called.
+/// The names of the columns.
 pub const HEAD: [&str; 7] = ["topic", "type", "Hz", "bandwidth", "jitter", "age", "drops"];
 
-/// No column is wider: one topic with a very long name must not push the numbers of all others out of sight.
+/// The widest column: one topic with a very long name must not push the numbers of all others out of sight.
 pub const MAX_COLUMN_WIDTH: usize = 60;
 
 /// The cells of a topic, in the order of [`HEAD`].
@@ -52,7 +52,7 @@ fn seconds(seconds: f64) -> String {
     }
 }
 
-/// Prints topics again and again, with their names above whenever there are new ones.
+/// Prints topics repeatedly, with a header whenever there are new ones.
 pub struct Plain {
     palette: Palette,
     known: Vec<String>,

@@ -25,11 +25,11 @@ use crate::cli::numbers::counted;
 use crate::cli::place::FileOpening;
 use crate::cli::screen::Screen;
 
-/// How often messages that have become due are looked for.
+/// How often due messages are published.
 const PACE: Duration = Duration::from_millis(1);
-/// So long subscribers are waited for before the first message.
+/// How long to wait for subscribers before the first message.
 const SETTLE: Duration = Duration::from_millis(500);
-/// Messages of a latched topic that are kept for those who come late: a recording has all publishers in one.
+/// How many messages of a latched topic are kept for late subscribers: a recording merges all publishers.
 const MAX_LATCHED_MESSAGES: usize = 100;
 const CLOCK: &str = "/clock";
 const NODE: &str = "asof_play";
@@ -44,7 +44,7 @@ pub fn run(verb: &Play, screen: &Screen) -> anyhow::Result<Outcome> {
     };
     if !verb.url.starts_with("zenoh://") {
         return Err(Usage::error(
-            "a recording is published to Zenoh alone; name an address such as zenoh://host:7447",
+            "a recording is published only to Zenoh; name an address such as zenoh://host:7447",
         ));
     }
     let opening = FileOpening::default();
@@ -61,7 +61,7 @@ pub fn run(verb: &Play, screen: &Screen) -> anyhow::Result<Outcome> {
     stage.tell(screen);
     if stage.lanes.is_empty() {
         return Err(anyhow!(
-            "there is nothing to play: no topic is left that can be published"
+            "there is nothing to play: no topic can be published"
         ));
     }
     let cache = BlockCache::new(file, asof_blocks::CacheOptions::default());
@@ -130,7 +130,7 @@ struct Stage<'a> {
 struct Lane {
     publisher: TopicPublisher,
     is_latched: bool,
-    /// Where messages are of another encoding than ROS 2's.
+    /// For messages in another encoding than that of ROS 2.
     encoder: Option<Encoder>,
 }
 
@@ -157,7 +157,7 @@ impl<'a> Stage<'a> {
             let options = options(CLOCK, type_name, definition.unwrap_or_default(), false);
             self.clock = Some((self.robot.publisher(&options)?, None));
         }
-        // A clock of the recording would tell another time than ours.
+        // A recorded clock would differ from ours.
         if self.clock.is_some() && channel.topic == CLOCK {
             return Ok(());
         }
@@ -184,7 +184,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// A channel's type and definition in ROS 2, and how its messages become CDR where they are not.
+    /// A channel's type and definition in ROS 2, and an encoder to CDR where its messages need one.
     fn form_of(&self, channel: &Channel) -> Result<(String, String, Option<Encoder>), String> {
         let schema = channel
             .schema
@@ -218,7 +218,7 @@ impl<'a> Stage<'a> {
         Ok((name, definition, Some(encoder)))
     }
 
-    /// Publishes what has become due; whether the end of what is to be played was reached.
+    /// Publishes the messages that are due; returns whether the end was reached.
     fn play(&mut self, batch: &Batch, end: Stamp) -> anyhow::Result<bool> {
         for message in batch.iter() {
             if message.log_time > end {
@@ -267,7 +267,7 @@ impl<'a> Stage<'a> {
             }
         };
         self.played += 1;
-        // Its own time where there is a clock that shows it; else receivers take it for very old.
+        // The recorded time if a clock is published; otherwise receivers would take it for very old.
         let at = match &self.clock {
             Some(_) => message.publish_time,
             None => Stamp::now(),
@@ -275,7 +275,7 @@ impl<'a> Stage<'a> {
         Ok(lane.publisher.publish(payload, at)?)
     }
 
-    /// Tells the time of the recording, as often as was asked for.
+    /// Publishes the time of the recording, at the requested rate.
     fn tell_time(&mut self, at: Stamp) -> anyhow::Result<()> {
         let Some((publisher, told)) = &mut self.clock else {
             return Ok(());
@@ -350,7 +350,7 @@ enum Pressed {
     End,
 }
 
-/// Keys of a person at a terminal: space pauses and plays, q ends.
+/// Keys pressed at a terminal: space pauses and resumes, q quits.
 struct Keys {
     is_terminal: bool,
 }

@@ -1,16 +1,16 @@
-//! What a person or another program says to a recorder that runs: lines on the terminal, and a signal.
+//! Requests to a running recorder: lines on the terminal, and a signal.
 
 use std::io::{BufRead, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 
-/// Longer lines are cut.
+/// Longer lines are truncated.
 const MAX_LINE_BYTES: usize = 10_000;
 
-/// What was said.
+/// A request.
 pub enum Prompt {
-    /// The enter key alone: now.
+    /// The enter key alone: take a snapshot now.
     Now,
     /// A line of text.
     Line(String),
@@ -25,14 +25,14 @@ pub struct Prompts {
 }
 
 impl Prompts {
-    /// Begins to listen. Lines are read of a terminal alone: what is piped in is for others.
+    /// Starts listening. Lines are read only from a terminal: piped input is for other programs.
     pub fn listen() -> Self {
         let signal = Arc::new(AtomicBool::new(false));
         #[cfg(unix)]
         if let Err(error) =
             signal_hook::flag::register(signal_hook::consts::SIGUSR1, Arc::clone(&signal))
         {
-            tracing::warn!("SIGUSR1 cannot be listened for: {error}");
+            tracing::warn!("cannot listen for SIGUSR1: {error}");
         }
         let is_terminal = std::io::stdin().is_terminal();
         Prompts {
@@ -41,12 +41,12 @@ impl Prompts {
         }
     }
 
-    /// Whether a person may type.
+    /// Whether standard input is a terminal.
     pub fn is_terminal(&self) -> bool {
         self.lines.is_some()
     }
 
-    /// What was said since the last time, one after another.
+    /// The requests since the last call, one after another.
     pub fn next(&self) -> Option<Prompt> {
         if self.signal.swap(false, Ordering::Relaxed) {
             return Some(Prompt::Signal);
@@ -61,7 +61,7 @@ impl Prompts {
     }
 }
 
-/// The thread ends with the program: nothing wakes it from its wait for a line.
+/// The thread ends with the program: nothing interrupts its wait for a line.
 fn read_lines() -> Receiver<String> {
     let (lines, received) = mpsc::channel();
     let started = std::thread::Builder::new()
@@ -77,7 +77,7 @@ fn read_lines() -> Receiver<String> {
             }
         });
     if let Err(error) = started {
-        tracing::warn!("lines are not read: {error}");
+        tracing::warn!("cannot read lines: {error}");
     }
     received
 }

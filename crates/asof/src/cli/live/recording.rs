@@ -25,15 +25,15 @@ use crate::cli::place::quoted;
 use crate::cli::screen::{Screen, output};
 use crate::cli::select::Patterns;
 
-/// A slow disk is told of this often.
-const COMPLAINT: Duration = Duration::from_secs(1);
-/// A supervisor is told how it goes this often.
-const STATEMENT: Duration = Duration::from_secs(1);
-/// The status line is renewed this often.
-const NEWS: Duration = Duration::from_millis(250);
+/// How often a slow disk is reported.
+const DROP_REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// How often a supervisor receives a status.
+const SUPERVISOR_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the status line is updated.
+const STATUS_INTERVAL: Duration = Duration::from_millis(250);
 
 pub fn run(verb: &Record, screen: &Screen) -> anyhow::Result<Outcome> {
-    // Before anybody waits for a robot that may come much later.
+    // Before waiting for a robot that may appear much later.
     if verb.keep.is_none() {
         let first = first_file(verb);
         check(&first, verb.force && !verb.is_split())?;
@@ -65,7 +65,7 @@ pub fn run(verb: &Record, screen: &Screen) -> anyhow::Result<Outcome> {
         "lz4" => Compression::Lz4,
         _ => Compression::Zstd,
     };
-    // Nobody is recorded until each has its prefix.
+    // Recording starts when each robot has its prefix.
     let nothing = |_: &asof_live::Publisher| false;
     let mut recorder = if let Some(keep) = verb.keep {
         let snapshots = SnapshotOptions {
@@ -84,7 +84,7 @@ pub fn run(verb: &Record, screen: &Screen) -> anyhow::Result<Outcome> {
         };
         Recorder::create_parts(&session.robot, &verb.output, split, options, nothing)?
     } else {
-        // Written in place from the start: whatever happens, what was recorded is where it was asked for.
+        // Written in place from the start: whatever happens, the recording is at the requested path.
         let file = Straight {
             file: BufWriter::with_capacity(1 << 17, durable(&verb.output, verb.force)?),
             position: 0,
@@ -130,7 +130,7 @@ fn first_file(verb: &Record) -> PathBuf {
     }
 }
 
-/// Topics of several robots would be one without.
+/// Without prefixes, topics of several robots would be merged.
 fn check_prefixes(verb: &Record) -> anyhow::Result<()> {
     let robots = verb.others.len() + 1;
     let mut prefixes = verb.prefix.clone();
@@ -145,7 +145,7 @@ fn check_prefixes(verb: &Record) -> anyhow::Result<()> {
         return Ok(());
     }
     Err(Usage::error(format!(
-        "{} recorded, and there are {} different prefixes; give one --prefix for each, in the order of the addresses",
+        "{} recorded, but there are {} different prefixes; give one --prefix for each, in the order of the addresses",
         counted(robots as u64, "robot"),
         prefixes.len(),
     )))
@@ -156,13 +156,13 @@ impl Record {
         self.split_size.is_some() || self.split_time.is_some()
     }
 
-    /// How important topics are.
+    /// The priorities of topics.
     fn priorities(&self) -> Priorities {
         let given = self.priority.clone();
         Priorities::new(move |topic| last_fit(&given, topic).copied().unwrap_or(0))
     }
 
-    /// What is asked of topics instead of what they offer.
+    /// Overrides of the topics' quality of service.
     fn qualities(&self) -> anyhow::Result<Vec<(Patterns, QosOverride)>> {
         let read = |(patterns, words): &(Patterns, String)| {
             let asked: QosOverride = words
@@ -173,14 +173,14 @@ impl Record {
         self.qos.iter().map(read).collect()
     }
 
-    /// What snapshots are written for.
+    /// The events that write snapshots.
     fn triggers(&self) -> anyhow::Result<Vec<Trigger>> {
         let read = |text: &String| text.parse();
         let triggers: Result<Vec<Trigger>, TriggerError> = self.trigger.iter().map(read).collect();
         triggers.map_err(|error| Usage::error(error.to_string()))
     }
 
-    /// Whether a topic was asked for, and not excluded.
+    /// Whether a topic was selected, and not excluded.
     fn chooser(&self) -> impl Fn(&asof_live::Publisher) -> bool + Send + Sync + 'static {
         let (wanted, excluded) = (self.connection.chooser(), self.exclude.clone());
         move |publisher| {
@@ -203,7 +203,7 @@ fn follow(
     let prompts = Prompts::listen();
     let mut snapshots = Told::default();
     if verb.keep.is_some() && prompts.is_terminal() {
-        screen.note("the enter key writes a snapshot");
+        screen.note("press enter to write a snapshot");
     }
     while session.is_open() && recorder.is_recording() {
         session.wait(Instant::now() + TICK);
@@ -213,13 +213,13 @@ fn follow(
         }
         let report = recorder.report();
         bar.suspend(|| snapshots.tell(&report.snapshots, screen));
-        let is_due = complained.is_none_or(|last| last.elapsed() >= COMPLAINT);
+        let is_due = complained.is_none_or(|last| last.elapsed() >= DROP_REPORT_INTERVAL);
         if report.dropped() > told && is_due {
             told = report.dropped();
             complained = Some(Instant::now());
             bar.suspend(|| complain(&report, screen));
         }
-        if renewed.is_none_or(|last| last.elapsed() >= NEWS) {
+        if renewed.is_none_or(|last| last.elapsed() >= STATUS_INTERVAL) {
             renewed = Some(Instant::now());
             show(&bar, &report, session.elapsed(), verb);
         }
@@ -228,11 +228,11 @@ fn follow(
             deleted = report.parts.deleted;
             bar.suspend(|| {
                 screen.note(format_args!(
-                    "{more} deleted, the oldest of this recording: more than --quota has room for"
+                    "{more} deleted, the oldest of this recording: --quota was exceeded"
                 ));
             });
         }
-        if stated.elapsed() >= STATEMENT {
+        if stated.elapsed() >= SUPERVISOR_INTERVAL {
             stated = Instant::now();
             supervisor::tell(&format!(
                 "WATCHDOG=1\nSTATUS={} of {}, {} dropped",
@@ -252,14 +252,14 @@ fn follow(
     Ok(())
 }
 
-/// What the last of the patterns that a topic fits stands for.
+/// The value of the last pattern that matches a topic.
 fn last_fit<'a, T>(given: &'a [(Patterns, T)], topic: &str) -> Option<&'a T> {
     let mut fitting = given.iter().rev();
     let fitting = fitting.find(|(patterns, _)| patterns.is_match(topic));
     fitting.map(|(_, meant)| meant)
 }
 
-/// Does what a person or another program says.
+/// Executes a request.
 fn obey(prompt: &Prompt, recorder: &Recorder, verb: &Record) {
     let reason = match prompt {
         Prompt::Signal => "SIGUSR1",
@@ -282,7 +282,7 @@ fn time_of_note() -> (String, String) {
     ("time".to_owned(), super::robot::now().nanos().to_string())
 }
 
-/// What was told of snapshots.
+/// The snapshots that were reported.
 #[derive(Default)]
 struct Told {
     triggered: u64,
@@ -291,12 +291,12 @@ struct Told {
 }
 
 impl Told {
-    /// Tells what is new.
+    /// Reports what is new.
     fn tell(&mut self, report: &SnapshotReport, screen: &Screen) {
         if report.triggered > self.triggered {
             self.triggered = report.triggered;
             let reason = report.last.as_deref().unwrap_or_default();
-            screen.note(format_args!("{reason}: a snapshot is written"));
+            screen.note(format_args!("{reason}: writing a snapshot"));
         }
         for file in report.files.iter().skip(self.files) {
             screen.note(format_args!("snapshot: {}", file.display()));
@@ -309,7 +309,7 @@ impl Told {
     }
 }
 
-/// How it goes, for programs; what was recorded in the end has `topics` too.
+/// The state for programs; the final summary has `topics`, too.
 fn state(verb: &Record, report: &RecordReport, elapsed: Duration) -> serde_json::Value {
     json!({
         "status": "recording", "path": verb.output, "size": size_of(verb, report),
@@ -337,12 +337,12 @@ pub fn snapshots_as_json(snapshots: &SnapshotReport) -> serde_json::Value {
     })
 }
 
-/// The same; nothing where they were not asked for.
+/// The same; `None` where snapshots were not requested.
 fn snapshots_of(verb: &Record, report: &RecordReport) -> Option<serde_json::Value> {
     verb.keep.map(|_| snapshots_as_json(&report.snapshots))
 }
 
-/// What the files have together.
+/// The total size of the files.
 fn size_of(verb: &Record, report: &RecordReport) -> u64 {
     let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |found| found.len());
     if verb.is_split() || verb.keep.is_some() {
@@ -398,7 +398,7 @@ fn tell(
     let other = named(|topic| topic.is_defined_otherwise);
     if !other.is_empty() {
         screen.warning(format_args!(
-            "the types of {} are not the ones of those names that are known here (their hashes differ), and no node \
+            "the types of {} differ from the types of those names that are known here (their hashes differ), and no node \
              described them: they are recorded but cannot be decoded; give a folder of the robot's .msg files with --msg-path",
             other.join(", ")
         ));
@@ -406,7 +406,7 @@ fn tell(
     let undefined = named(|topic| topic.is_undefined && !topic.is_defined_otherwise);
     if !undefined.is_empty() {
         screen.note(format_args!(
-            "no definition of the types of {} could be had, so they are recorded but cannot be decoded; \
+            "no definition of the types of {} was found, so they are recorded but cannot be decoded; \
              give a folder of .msg files with --msg-path",
             undefined.join(", ")
         ));
@@ -421,13 +421,13 @@ fn tell(
         if topic.early > 0 {
             let early = counted(topic.early, "message");
             screen.note(format_args!(
-                "{early} of {name} left out: they came before the robot's clock was heard"
+                "{early} of {name} left out: they arrived before the robot's clock"
             ));
         }
         if topic.mistimed > 0 {
             let mistimed = counted(topic.mistimed, "message");
             screen.warning(format_args!(
-                "{mistimed} of {name} came with times before 1970: they have the time of receipt instead"
+                "{mistimed} of {name} have times before 1970: they are recorded with the time of receipt"
             ));
         }
         if topic.refused > 0 {
@@ -439,7 +439,7 @@ fn tell(
     }
     if report.snapshots.crowded_out > 0 {
         screen.note(format_args!(
-            "{} did not stay for all of the time that --keep asks for: they are more than --keep-size has room for",
+            "{} did not stay for the time of --keep: they exceed --keep-size",
             counted(report.snapshots.crowded_out, "message"),
         ));
     }
@@ -545,7 +545,7 @@ fn create(path: &Path, force: bool) -> anyhow::Result<File> {
     options.open(path).map_err(|error| refused(path, error))
 }
 
-/// Whether there is a folder for files to come.
+/// Checks that the folder of future files exists.
 pub fn check_folder(path: &Path) -> anyhow::Result<()> {
     let folder = path
         .parent()
@@ -556,7 +556,7 @@ pub fn check_folder(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// What can be known to be in the way without making the file.
+/// Checks what can be checked without creating the file.
 fn check(path: &Path, force: bool) -> anyhow::Result<()> {
     let folder = path
         .parent()
@@ -588,17 +588,17 @@ fn refused(path: &Path, error: std::io::Error) -> anyhow::Error {
     anyhow!(error).context(line)
 }
 
-/// What was written before the disk failed is there all the same.
+/// What was written before the disk failed is still there.
 fn broken(verb: &Record, error: LiveError) -> anyhow::Error {
     let error = anyhow::Error::new(error);
-    // The disk's own words say most: it is full, or gone.
+    // The disk's own error is the most specific: it is full, or gone.
     let mut causes = error.chain();
     let reason = match causes.find_map(|cause| cause.downcast_ref::<std::io::Error>()) {
         Some(cause) => format!("cannot write the recording: {cause}"),
         None => error.to_string(),
     };
     let line = format!(
-        "{reason}; what came before is in {}: `asof recover` makes it whole",
+        "{reason}; the messages before are in {}: `asof recover` repairs it",
         quoted(&verb.output)
     );
     error.context(line)

@@ -1,4 +1,4 @@
-//! A session with a robot, as the verbs need it: connected, told about, and ended by a signal or a time.
+//! A session with a robot, as the verbs need it: connected, reported, and ended by a signal or a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,15 +15,15 @@ use crate::cli::place::definitions_in;
 use crate::cli::screen::Screen;
 use crate::cli::signals;
 
-/// How often anything is looked at between two reports.
+/// How often the session is checked between two reports.
 pub const TICK: Duration = Duration::from_millis(50);
-/// Nobody is missed before this long.
-const GRACE: Duration = Duration::from_secs(2);
+/// How long a missing connection is not reported.
+const MISSING_AFTER: Duration = Duration::from_secs(2);
 
-/// What a server has to say is asked for this often.
-const HEARING: Duration = Duration::from_secs(1);
+/// How often a server's messages are read.
+const SERVER_MESSAGE_INTERVAL: Duration = Duration::from_secs(1);
 
-const UNTIL: &str = "trying again until somebody does (Ctrl-C ends it)";
+const RETRYING: &str = "retrying (press Ctrl-C to stop)";
 
 /// Set by Ctrl-C and SIGTERM.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -34,11 +34,11 @@ pub struct Session {
     started: Instant,
     limit: Option<Duration>,
     presence: Presence,
-    /// What the robot said that was told, and when that was looked at.
+    /// The robot's messages that were reported, and when they were last read.
     said: (Vec<String>, Instant),
 }
 
-/// Whether the robot is there, and whether the person knows.
+/// Whether the robot is connected, and whether that was reported.
 struct Presence {
     endpoints: String,
     is_there: bool,
@@ -47,7 +47,7 @@ struct Presence {
 }
 
 impl Connection {
-    /// The same of another robot.
+    /// The same for another robot.
     pub fn beside(&self, url: &str) -> Connection {
         Connection {
             url: url.to_owned(),
@@ -58,7 +58,7 @@ impl Connection {
         }
     }
 
-    /// Opens the session. The robot may come later.
+    /// Opens the session. The robot may appear later.
     pub fn open(&self, screen: &Screen) -> anyhow::Result<Session> {
         let address: Address = self
             .url
@@ -84,7 +84,7 @@ impl Connection {
         })
     }
 
-    /// A client has no session before its router is there, so it tries again; all others wait in the background.
+    /// A client has no session before its router runs, so it retries; all others wait in the background.
     fn reach(&self, address: &Address, started: Instant, screen: &Screen) -> anyhow::Result<Robot> {
         let mut has_told = false;
         loop {
@@ -100,14 +100,14 @@ impl Connection {
                 return Err(error.into());
             }
             if !has_told {
-                screen.note(format_args!("nobody answers at {address} yet; {UNTIL}"));
+                screen.note(format_args!("no answer from {address} yet; {RETRYING}"));
                 has_told = true;
             }
             std::thread::sleep(TICK);
         }
     }
 
-    /// Whether a topic was asked for.
+    /// Whether a topic was selected.
     pub fn chooser(&self) -> impl Fn(&Publisher) -> bool + Send + Sync + 'static {
         let patterns = self.topics.clone().map(Arc::new);
         move |publisher| {
@@ -120,13 +120,13 @@ impl Connection {
 }
 
 impl Session {
-    /// The profile of a recording. What is on Zenoh is of ROS 2; of others it is known with their topics, for which is
-    /// waited a moment.
+    /// The profile of a recording. Zenoh carries ROS 2; for others the topics decide, for which it
+    /// waits a moment.
     pub fn profile(&mut self, screen: &Screen) -> &'static str {
         if self.robot.zenoh().is_ok() {
             return "ros2";
         }
-        let until = Instant::now() + GRACE;
+        let until = Instant::now() + MISSING_AFTER;
         while self.is_open() && Instant::now() < until && self.robot.topics().is_empty() {
             self.tell(screen);
             self.wait(Instant::now() + TICK);
@@ -142,12 +142,12 @@ impl Session {
                 .is_none_or(|limit| self.started.elapsed() < limit)
     }
 
-    /// Counts its time from now on: a robot is listened to once it is there.
+    /// Counts its time from now on: the time of a robot starts once it is connected.
     pub fn begin(&mut self) {
         self.started = Instant::now();
     }
 
-    /// How long it may still go on, if that is limited.
+    /// How long it may still go on, if limited.
     pub fn left(&self) -> Option<Duration> {
         let limit = self.limit?;
         Some(limit.saturating_sub(self.started.elapsed()))
@@ -157,7 +157,7 @@ impl Session {
         self.started.elapsed()
     }
 
-    /// Waits, until the time is there or it is time to stop.
+    /// Waits until the time, or until it is time to stop.
     pub fn wait(&self, until: Instant) {
         while self.is_open() {
             let left = until.saturating_duration_since(Instant::now());
@@ -168,26 +168,26 @@ impl Session {
         }
     }
 
-    /// How the connection is, in a few words.
+    /// The state of the connection, in a few words.
     pub fn status(&mut self) -> String {
         self.presence.look(&self.robot);
         let (endpoints, is_there) = (&self.presence.endpoints, self.presence.is_there);
         if is_there {
             format!("connected, {endpoints}")
         } else {
-            format!("nobody answers at {endpoints}; trying again")
+            format!("no answer from {endpoints}; retrying")
         }
     }
 
-    /// Tells what the robot has to say, when it is missed, and when it is back.
+    /// Reports the robot's messages, a lost connection, and when it is back.
     pub fn tell(&mut self, screen: &Screen) {
-        if self.said.1.elapsed() >= HEARING {
+        if self.said.1.elapsed() >= SERVER_MESSAGE_INTERVAL {
             self.tell_said(screen);
         }
         self.tell_presence(screen);
     }
 
-    /// Tells what a server told a person since the last time.
+    /// Reports a server's messages since the last time.
     fn tell_said(&mut self, screen: &Screen) {
         let now = self.robot.info().statuses;
         let new = now.iter().filter(|text| !self.said.0.contains(text));
@@ -197,7 +197,7 @@ impl Session {
         self.said = (now, Instant::now());
     }
 
-    /// Tells what of the robot did not arrive here, or not as it was; whether any is missing.
+    /// Reports what did not arrive from the robot, or arrived changed; returns whether anything is missing.
     pub fn tell_problems(&mut self, screen: &Screen) -> bool {
         self.tell_said(screen);
         let problems = self.robot.problems();
@@ -216,22 +216,22 @@ impl Session {
             told,
             changed,
         } = &mut self.presence;
-        // The first connection is no news, and a short gap is none either.
+        // The first connection is not worth reporting, nor is a short gap.
         let is_news = match told {
             Some(known) => *known != *is_there,
             None => !*is_there,
         };
-        if !is_news || (!*is_there && changed.elapsed() < GRACE) {
+        if !is_news || (!*is_there && changed.elapsed() < MISSING_AFTER) {
             *told = told.or(is_there.then_some(true));
             return;
         }
         match (*is_there, told.is_some()) {
             (true, _) => screen.note(format_args!("connected to {endpoints}")),
             (false, false) => {
-                screen.note(format_args!("nobody answers at {endpoints} yet; {UNTIL}"));
+                screen.note(format_args!("no answer from {endpoints} yet; {RETRYING}"));
             }
             (false, true) => screen.note(format_args!(
-                "the connection to {endpoints} is lost; trying again until it is back"
+                "the connection to {endpoints} is lost; retrying until it is back"
             )),
         }
         *told = Some(*is_there);
@@ -256,7 +256,7 @@ pub fn stop_on_signals() -> anyhow::Result<()> {
             std::process::exit(code);
         }
     });
-    arranged.context("cannot be told of Ctrl-C").map(drop)
+    arranged.context("cannot listen for Ctrl-C").map(drop)
 }
 
 pub fn now() -> Stamp {

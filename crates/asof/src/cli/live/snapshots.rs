@@ -1,4 +1,4 @@
-//! `asof serve --snapshots`: the last minute of a robot, written when somebody asks for it over HTTP.
+//! `asof serve --snapshots`: the last minute of a robot, written on request over HTTP.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::cli::writing::parse_size;
 #[derive(Debug, Args)]
 #[cfg_attr(
     not(feature = "live"),
-    allow(dead_code, reason = "without robots nothing is kept")
+    allow(dead_code, reason = "unused without robots")
 )]
 pub struct Snapshots {
-    /// Write the last minute of the running robot to this file when `POST /api/snapshot` asks for it: run_0.mcap,
+    /// Write the last minute of the running robot to this file on `POST /api/snapshot`: run_0.mcap,
     /// run_1.mcap, …
     #[arg(long = "snapshots", id = "snapshots", value_name = "OUT.mcap", help_heading = SNAPSHOTS)]
     path: Option<PathBuf>,
@@ -32,11 +32,11 @@ pub struct Snapshots {
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "60s", requires = "snapshots", help_heading = SNAPSHOTS)]
     keep: Duration,
 
-    /// How long a snapshot goes on after it was asked for
+    /// How long a snapshot continues after the request
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "30s", requires = "snapshots", help_heading = SNAPSHOTS)]
     after: Duration,
 
-    /// How much may be kept in memory for snapshots: bytes, or with k, M or G
+    /// Memory for snapshots: bytes, or with k, M or G
     #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "1G", requires = "snapshots", help_heading = SNAPSHOTS)]
     keep_size: u64,
 }
@@ -44,7 +44,7 @@ pub struct Snapshots {
 const SNAPSHOTS: &str = "Snapshots of a running robot";
 
 impl Snapshots {
-    /// Begins to keep what the robot says, where that was asked for.
+    /// Starts keeping the robot's messages, if requested.
     pub fn start(
         &self,
         places: &[PathBuf],
@@ -68,7 +68,7 @@ impl Snapshots {
     }
 
     #[cfg(not(feature = "live"))]
-    #[allow(clippy::unused_self, reason = "as it is with robots")]
+    #[allow(clippy::unused_self, reason = "used with robots")]
     fn of_robot(
         &self,
         url: &str,
@@ -123,7 +123,7 @@ impl Snapshots {
     }
 }
 
-/// A robot that is kept.
+/// A robot whose recent messages are kept.
 #[cfg(feature = "live")]
 struct Keeping {
     /// `None` once it has ended.
@@ -146,7 +146,7 @@ impl SnapshotTaker for Keeping {
                 recorder.trigger(reason);
                 Ok(())
             }
-            _ => Err("nothing can be written any more; the server's log says why".into()),
+            _ => Err("nothing can be written any more; see the server's log".into()),
         }
     }
 

@@ -1,6 +1,6 @@
-//! What a supervisor is told: systemd's `sd_notify`, which is a datagram to the socket that `NOTIFY_SOCKET` names.
+//! Reports to a supervisor: systemd's `sd_notify`, a datagram to the socket that `NOTIFY_SOCKET` names.
 
-/// Tells a state, such as `READY=1`. Nothing happens where nobody asked for it, and nothing is lost where it fails.
+/// Reports a state, such as `READY=1`. Nothing happens without a supervisor, and a failure is harmless.
 pub fn tell(state: &str) {
     #[cfg(unix)]
     if let Some(socket) = std::env::var_os("NOTIFY_SOCKET") {
@@ -26,6 +26,6 @@ fn send(socket: &std::ffi::OsStr, state: &str) {
             _ => sender.send_to(state.as_bytes(), socket),
         });
     if let Err(error) = told {
-        tracing::debug!("the supervisor cannot be told: {error}");
+        tracing::debug!("cannot notify the supervisor: {error}");
     }
 }

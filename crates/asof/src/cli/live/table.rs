@@ -25,7 +25,7 @@ struct View {
     state: TableState,
 }
 
-/// What the topics are sorted by.
+/// The order of the topics.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum Order {
     #[default]
@@ -35,7 +35,7 @@ enum Order {
     Age,
 }
 
-/// Shows the table until the person or the clock says so.
+/// Shows the table until the user or the time limit ends it.
 pub fn show(session: &mut Session, watch: &Watch, interval: Duration) -> anyhow::Result<()> {
     // Restores the terminal when it is dropped, and on a panic.
     let mut terminal = ratatui::try_init().context("cannot draw on this terminal; try --plain")?;
@@ -94,7 +94,7 @@ impl View {
         }
     }
 
-    /// What a key does; whether it ends the table.
+    /// Handles a key; returns whether it quits.
     fn press(&mut self, key: KeyEvent) -> bool {
         if key.kind == KeyEventKind::Release {
             return false;
@@ -172,7 +172,7 @@ impl View {
             Order::Bandwidth => "bandwidth",
             Order::Age => "age",
         };
-        let help = format!("q ends · arrows scroll · s sorts (by {order})");
+        let help = format!("q quits · arrows scroll · s sorts (by {order})");
         frame.render_widget(Line::from(help).style(dim), bottom);
     }
 }
@@ -232,7 +232,7 @@ mod tests {
             lines[3],
             "/imu   sensor_msgs/msg/Imu   200  20.0 kB/s  500 µs  10.0 ms      3"
         );
-        assert!(lines[5].starts_with("q ends"), "{lines:?}");
+        assert!(lines[5].starts_with("q quits"), "{lines:?}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `asof live`: what the topics do, again and again.
+//! `asof live`: statistics of the topics, repeatedly.
 
 use std::io::{IsTerminal, Write};
 use std::time::Instant;
@@ -46,7 +46,7 @@ pub fn run(verb: &Live, screen: &Screen) -> anyhow::Result<Outcome> {
     }
     if watch.rates(now()).is_empty() {
         screen.note(
-            "no topic was seen; on Zenoh, ROS 2 topics are found by their tokens, and other keys are watched with --key",
+            "no topic was found; on Zenoh, ROS 2 topics are found by their tokens, and other keys need --key",
         );
     }
     Ok(Outcome::Done)

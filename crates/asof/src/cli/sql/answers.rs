@@ -1,4 +1,4 @@
-//! Where the rows of a query go.
+//! The output of a query's rows.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,25 +15,25 @@ use crate::cli::newfile::{NewFile, clean_up_on_interrupt};
 use crate::cli::screen::{Output, is_watched, output, output_of_values};
 use crate::cli::table_file::{Container, TableFile};
 
-/// Characters that a cell has on a terminal, and in a pipe.
+/// How many characters a cell has on a terminal, and in a pipe.
 const CELL_ON_TERMINAL: usize = 60;
 const CELL_IN_PIPE: usize = 1000;
 
-/// What was asked for.
+/// The requested form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Form {
     Table,
     Json,
     Csv,
-    /// To a file; whether one that is there may be replaced.
+    /// A file; whether an existing one may be replaced.
     File(Container, PathBuf, bool),
     ArrowStream,
 }
 
-/// An answer in the making. A file appears when it is finished, and not before.
+/// An answer in progress. A file appears when it is complete.
 pub enum Answer {
     Table(Grid<Output>),
-    /// What `EXPLAIN` says: texts of many lines.
+    /// The output of `EXPLAIN`: texts of many lines.
     Plan(Output),
     Json(Output, Vec<Vec<u8>>),
     Csv(Output),
@@ -132,7 +132,7 @@ impl Answer {
         Ok(())
     }
 
-    /// Ends it; of a file, where it is and how many rows it has.
+    /// Ends it; for a file, returns its path and number of rows.
     pub fn finish(self) -> anyhow::Result<Option<(PathBuf, u64)>> {
         match self {
             Answer::Table(grid) => grid.finish()?,
@@ -157,7 +157,7 @@ fn is_plan(schema: &SchemaRef) -> bool {
     names.eq(["plan_type", "plan"])
 }
 
-/// A failure of the output as itself, so that a reader that went away is seen as one.
+/// An output error by itself, so that a closed pipe is recognized.
 fn unwrapped(error: arrow_schema::ArrowError) -> anyhow::Error {
     match error {
         arrow_schema::ArrowError::IoError(_, cause) => cause.into(),

@@ -47,7 +47,7 @@ pub fn database(
     )?)
 }
 
-/// Where other machines find a place: under the same path, or at the same address.
+/// The path or address of a place, the same on all machines.
 fn address_of(place: &Path) -> anyhow::Result<String> {
     let text = place.display().to_string();
     let Some((scheme, _)) = text.split_once("://") else {
@@ -56,7 +56,7 @@ fn address_of(place: &Path) -> anyhow::Result<String> {
         return match path.to_str() {
             Some(path) => Ok(path.to_owned()),
             None => Err(anyhow!(
-                "{text} has a name that is not text, which no plan can hold"
+                "the name of {text} is not UTF-8, which no plan can hold"
             )),
         };
     };
@@ -68,7 +68,7 @@ fn address_of(place: &Path) -> anyhow::Result<String> {
     }
     if without_secrets(&text) != text {
         return Err(Usage::error(format!(
-            "the address of {} has a secret in it, which would be in every plan; give executors the credentials instead",
+            "the address of {} contains a secret, which would be in every plan; give executors the credentials instead",
             without_secrets(&text)
         )));
     }

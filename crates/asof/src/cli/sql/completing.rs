@@ -1,4 +1,4 @@
-//! What a word at the prompt may become.
+//! Completions at the prompt.
 
 use arrow_schema::{DataType, Fields};
 use asof_sql::Database;
@@ -43,7 +43,7 @@ const KEYWORDS: [&str; 34] = [
 /// The names that can be completed.
 pub struct Words {
     tables: Vec<String>,
-    /// Of all tables: columns, and paths into them.
+    /// Columns of all tables, and paths into them.
     columns: Vec<String>,
 }
 
@@ -63,7 +63,7 @@ impl Words {
         }
     }
 
-    /// Where the word before the cursor starts, and what it may become.
+    /// The start of the word before the cursor, and its completions.
     pub fn complete(&self, line: &str, cursor: usize) -> (usize, Vec<String>) {
         let before = &line[..line.floor_char_boundary(cursor)];
         let is_quoted = before.matches('"').count() % 2 == 1;
@@ -88,7 +88,7 @@ impl Words {
                 found.push(in_quotes(table));
             }
         }
-        // After an alias and a dot, the columns of whatever table it stands for.
+        // After an alias and a dot, the columns of any table.
         let (prefix, rest) = match word.split_once('.') {
             Some((alias, rest)) if !self.columns.iter().any(|one| one == alias) => {
                 (&word[..=alias.len()], rest)
@@ -109,7 +109,7 @@ impl Words {
     }
 }
 
-/// Whether a path begins with what was typed, and ends at the next dot.
+/// Whether a path begins with the typed text, and ends at the next dot.
 fn is_next(path: &str, typed: &str) -> bool {
     path.strip_prefix(typed)
         .is_some_and(|rest| !rest.trim_start_matches('.').contains('.'))
@@ -125,7 +125,7 @@ fn add_paths(fields: &Fields, before: &str, paths: &mut Vec<String>) {
     }
 }
 
-/// A name as it has to be written in a query.
+/// A name quoted for a query.
 pub fn in_quotes(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.chars().all(is_plain) {

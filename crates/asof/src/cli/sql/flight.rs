@@ -9,16 +9,16 @@ use asof_sql::{Database, FlightOptions, FlightServer};
 use super::page::PageQueries;
 use super::{FLIGHT_PORT, FlightWish};
 
-/// A wish to answer clients of Flight SQL.
+/// A Flight SQL server to be started.
 pub struct Flight {
     database: Arc<Database>,
     wish: FlightWish,
 }
 
 impl Flight {
-    /// Over what the page asks. It is opened now: a client would hear too late that it cannot be.
+    /// Over the page's database. It is opened now: a client would learn of an error too late.
     pub fn over(page: Option<&PageQueries>, wish: FlightWish) -> anyhow::Result<Self> {
-        let page = page.ok_or_else(|| anyhow!("there is nothing that can be asked in SQL"))?;
+        let page = page.ok_or_else(|| anyhow!("there is no recording to query in SQL"))?;
         let database = page.database().map_err(anyhow::Error::msg)?;
         Ok(Flight {
             database: Arc::clone(database),
@@ -26,13 +26,13 @@ impl Flight {
         })
     }
 
-    /// Where it will listen, beside a page at this address.
+    /// Its address, beside a page at this address.
     pub fn address(&self, page: SocketAddr) -> SocketAddr {
         self.wish
             .unwrap_or_else(|| SocketAddr::new(page.ip(), FLIGHT_PORT))
     }
 
-    /// Starts to answer.
+    /// Starts the server.
     pub fn start(&self, page: SocketAddr, token: Option<&str>) -> anyhow::Result<Flying> {
         let listen = self.address(page);
         let options = FlightOptions {
@@ -52,14 +52,14 @@ impl Flight {
     }
 }
 
-/// Answers clients of Flight SQL until it is dropped.
+/// Serves Flight SQL until it is dropped.
 pub struct Flying {
     server: FlightServer,
     token: Option<String>,
 }
 
 impl Flying {
-    /// A line that says where.
+    /// A line with the address.
     pub fn greeting(&self) -> String {
         let address = self.server.address();
         let token = self.token.as_ref();

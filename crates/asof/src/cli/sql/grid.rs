@@ -9,15 +9,15 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use super::values::{Reader, write};
 use crate::cli::numbers::{counted, shown};
 
-/// Rows that are looked at for the widths of the columns.
+/// How many rows determine the widths of the columns.
 const MEASURED_ROWS: usize = 1000;
 
-/// Writes a table whose columns are as wide as their first rows are. It holds these rows and no others.
+/// Writes a table whose columns are as wide as their first rows. Only these rows are held.
 pub struct Grid<W: Write> {
     out: W,
     names: Vec<String>,
     is_number: Vec<bool>,
-    /// Characters of a cell, at most.
+    /// The most characters of a cell.
     room: usize,
     waiting: Vec<Vec<String>>,
     widths: Option<Vec<usize>>,
@@ -65,7 +65,7 @@ impl<W: Write> Grid<W> {
         self.out.flush()
     }
 
-    /// Chooses the widths, and writes what waited for them.
+    /// Chooses the widths, and writes the waiting rows.
     fn settle(&mut self) -> io::Result<()> {
         let waiting = std::mem::take(&mut self.waiting);
         let mut widths: Vec<usize> = self.names.iter().map(|name| name.width()).collect();
@@ -116,7 +116,7 @@ fn write_row(
     writeln!(out, "{}", line.trim_end())
 }
 
-/// As much of a cell as there is room for.
+/// A cell truncated to the available space.
 fn cut(text: &str, room: usize) -> String {
     if text.width() <= room {
         return text.to_owned();

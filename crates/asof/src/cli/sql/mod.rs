@@ -38,17 +38,17 @@ use super::place::Opening;
 use super::screen::Screen;
 use super::writing::parse_size;
 
-/// What answers queries over the places that are served.
+/// The query engines over the served places.
 #[derive(Default)]
 pub struct Served {
-    /// For the page; nothing for running robots, which grow while they are asked.
+    /// For the page; `None` for running robots, which grow while they are queried.
     pub page: Option<Arc<dyn QueryEngine>>,
     /// For clients of Flight SQL.
     pub flight: Option<Flight>,
 }
 
 impl Served {
-    /// Over these places, by their catalogues where they have one; for clients of Flight SQL too, where `flight` says so.
+    /// Over these places, by their catalogues where they have one; also for clients of Flight SQL, if `flight` is set.
     #[cfg(feature = "sql")]
     pub fn over(
         places: (&[PathBuf], &CataloguePlace),
@@ -79,10 +79,10 @@ impl Served {
     }
 }
 
-/// Where clients of Flight SQL look first.
+/// The default port of Flight SQL.
 pub const FLIGHT_PORT: u16 = 32010;
 
-/// Clients of Flight SQL are wanted: at this address, or at the usual port of the page's.
+/// A request for Flight SQL: at this address, or at the default port of the page's.
 pub type FlightWish = Option<SocketAddr>;
 
 /// Compiled without the engine: there is none.
@@ -119,18 +119,18 @@ fn no_sql() -> anyhow::Error {
     )
 }
 
-/// Ask recordings in SQL: every topic is a table
+/// Query recordings in SQL: every topic is a table
 ///
 /// A topic is a table by its name in quotes ("/odom"), or by a plain one where that is unique (odom, camera_image).
 /// Columns are recording, log_time, publish_time, stamp, sequence, and the fields of its messages, nested ones by dots:
-/// pose.pose.position.x. Beside them are the tables topics, recordings, problems, metadata and attachments. Nothing is
-/// converted first, and only what a query looks at is read.
+/// pose.pose.position.x. There are also the tables topics, recordings, problems, metadata and attachments. Nothing is
+/// converted first, and only the data that a query uses is read.
 ///
-/// Of a folder or bucket with a catalogue (`asof index`), topics have the columns robot, site and tags as well: what
-/// `WHERE robot = 'r7' AND tags['weather'] = 'rain'` leaves out is never opened.
+/// With a catalogue of a folder or bucket (`asof index`), topics also have the columns robot, site and tags: recordings that
+/// `WHERE robot = 'r7' AND tags['weather'] = 'rain'` excludes are never opened.
 ///
 /// `a ASOF JOIN b MATCH_CONDITION (a.stamp >= b.stamp)` joins by time. Times may be written as everywhere in asof:
-/// '+12.5s', '-3s', RFC 3339. Without a query there is a prompt, or the queries of the input if that is not a terminal.
+/// '+12.5s', '-3s', RFC 3339. Without a query there is a prompt, or standard input is read if it is not a terminal.
 ///
 /// JSON and CSV have times as nanoseconds since the epoch.
 #[derive(Debug, Args)]
@@ -148,11 +148,11 @@ Examples:
       'SELECT s.stamp, o.pose.pose.position.x FROM scan s ASOF JOIN odom o MATCH_CONDITION (s.stamp >= o.stamp)'"
 )]
 pub struct Sql {
-    /// Recordings, which are one database; after them the query
+    /// Recordings, which form one database; after them the query
     #[arg(value_name = "PLACE", required = true)]
     words: Vec<String>,
 
-    /// Take the queries from this file, with semicolons between them
+    /// Read the queries from this file, separated by semicolons
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
 
@@ -160,7 +160,7 @@ pub struct Sql {
     #[arg(long, conflicts_with_all = ["csv", "parquet", "arrow"])]
     json: bool,
 
-    /// Print comma-separated values, with a line of names
+    /// Print comma-separated values, with a header
     #[arg(long, conflicts_with_all = ["parquet", "arrow"])]
     csv: bool,
 
@@ -168,15 +168,15 @@ pub struct Sql {
     #[arg(long, value_name = "OUT", conflicts_with = "arrow")]
     parquet: Option<PathBuf>,
 
-    /// Write the rows to an Arrow file; `-` is a stream of them to the output
+    /// Write the rows to an Arrow file; `-` is a stream to standard output
     #[arg(long, value_name = "OUT")]
     arrow: Option<PathBuf>,
 
-    /// Replace the file that is written, if it is there
+    /// Replace an existing file
     #[arg(long)]
     force: bool,
 
-    /// What sorts, joins and groups may hold; beyond it they use the disk, or say that they cannot
+    /// Memory limit of sorts, joins and groups; beyond it they use the disk, or fail
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
     memory: u64,
 

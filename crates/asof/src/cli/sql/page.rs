@@ -1,4 +1,4 @@
-//! Queries that the page asks.
+//! Queries from the page.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -20,12 +20,12 @@ use crate::cli::numbers::counted;
 use crate::cli::place::Opening;
 use crate::cli::screen::Screen;
 
-/// What the queries of a page may hold; the server has its own budget beside it.
-const MEMORY: usize = 256 << 20;
-/// How often a query that runs is looked at.
+/// Memory limit of the page's queries; the server has its own budget.
+const QUERY_MEMORY_BYTES: usize = 256 << 20;
+/// How often a running query is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A database over the places that are served, opened when it is first asked.
+/// A database over the served places, opened at the first query.
 pub struct PageQueries {
     places: Vec<PathBuf>,
     catalogue: CataloguePlace,
@@ -35,7 +35,7 @@ pub struct PageQueries {
 }
 
 impl PageQueries {
-    /// Nothing for running robots, which grow while they are asked.
+    /// `None` for running robots, which grow while they are queried.
     pub fn over(
         (places, catalogue): (&[PathBuf], &CataloguePlace),
         opening: &Opening,
@@ -58,7 +58,7 @@ impl PageQueries {
         let open = || -> anyhow::Result<Arc<Database>> {
             let recordings = opened(&self.places, &self.catalogue, &self.opening, &self.screen)?;
             let options = SqlOptions {
-                memory: MEMORY,
+                memory: QUERY_MEMORY_BYTES,
                 labels: labels_of(&recordings),
                 ..SqlOptions::default()
             };
@@ -106,11 +106,11 @@ impl QueryEngine for PageQueries {
                 }
             }
             if limits.is_given_up() {
-                return Err("the query was given up".into());
+                return Err("the query was cancelled".into());
             }
             if Instant::now() >= end {
                 let seconds = limits.time.as_secs();
-                answer.cut = Some(format!("the query was ended after {seconds} s"));
+                answer.cut = Some(format!("the query was stopped after {seconds} s"));
                 return Ok(answer);
             }
         }
@@ -156,7 +156,7 @@ fn write_cell(array: &dyn Array, row: usize, kind: QueryKind, start: Stamp, out:
         QueryKind::Number => {
             let before = out.len();
             write(array, row, Reader::Program, out);
-            // What is not a number is a text in JSON.
+            // Values that are not finite are strings in JSON.
             if out.get(before) == Some(&b'"') {
                 out.truncate(before);
                 out.extend_from_slice(b"null");

@@ -26,19 +26,19 @@ A query ends with a semicolon, and may have several lines. Tab completes tables 
   \\q         leave (Ctrl-D)
 Ctrl-C ends a query that runs.";
 
-/// Asks for queries and answers them, until the person leaves.
+/// Reads queries and answers them, until the user leaves.
 pub fn run(session: &Session<'_>) -> anyhow::Result<()> {
     let mut editor: Editor<Hand, FileHistory> =
         Editor::new().context("cannot read from this terminal")?;
     editor.set_helper(Some(Hand(Words::of(session.database))));
     let history = history_file();
     if let Some(file) = &history {
-        // The first time there is none.
+        // The first time there is no history.
         let _ = editor.load_history(file);
     }
     let tables = session.database.tables().len() as u64;
     session.screen.note(format_args!(
-        "{}; \\? says what can be done here",
+        "{}; \\? lists the commands",
         counted(tables, "table")
     ));
     let mut is_timed = false;
@@ -50,7 +50,7 @@ pub fn run(session: &Session<'_>) -> anyhow::Result<()> {
                     break;
                 }
             }
-            // Gives up what was typed, not the prompt.
+            // Discards the typed line, not the prompt.
             Err(ReadlineError::Interrupted) => {}
             Err(ReadlineError::Eof) => break,
             Err(error) => return Err(error).context("cannot read from this terminal"),
@@ -69,7 +69,7 @@ pub fn run(session: &Session<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Does what was typed; whether to go on.
+/// Executes a line; returns whether to go on.
 fn obey(session: &Session<'_>, text: &str, is_timed: &mut bool) -> anyhow::Result<bool> {
     let text = text.trim();
     match text.trim_end_matches(';').trim() {
@@ -94,7 +94,7 @@ fn obey(session: &Session<'_>, text: &str, is_timed: &mut bool) -> anyhow::Resul
     Ok(true)
 }
 
-/// A query without an answer does not end the prompt; a terminal that is gone does.
+/// A failed query does not end the prompt; a closed terminal does.
 fn told(session: &Session<'_>, result: anyhow::Result<()>) -> anyhow::Result<()> {
     match result {
         Err(error) if error.is::<std::io::Error>() => Err(error),
@@ -108,7 +108,7 @@ fn told(session: &Session<'_>, result: anyhow::Result<()>) -> anyhow::Result<()>
     }
 }
 
-/// Where lines are remembered.
+/// The file of the history.
 fn history_file() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let state = set("XDG_STATE_HOME").map(PathBuf::from);
@@ -116,7 +116,7 @@ fn history_file() -> Option<PathBuf> {
     Some(state.join("asof/sql_history"))
 }
 
-/// What helps while a line is typed.
+/// Completion, hints and validation while a line is typed.
 struct Hand(Words);
 
 impl Helper for Hand {}
@@ -150,7 +150,7 @@ impl Validator for Hand {
     }
 }
 
-/// Whether what was typed can be obeyed; otherwise another line is asked for.
+/// Whether the statement is complete; otherwise another line is read.
 fn is_whole(text: &str) -> bool {
     let trimmed = text.trim();
     let is_word = ["exit", "quit", "help"].contains(&trimmed);

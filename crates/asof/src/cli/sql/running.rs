@@ -1,4 +1,4 @@
-//! Queries over the places that were named.
+//! Queries over the named places.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Read as _};
@@ -24,7 +24,7 @@ use crate::cli::screen::Screen;
 use crate::cli::signals;
 use crate::cli::table_file::Container;
 
-/// How often a query that runs is looked at.
+/// How often a running query is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Sql {
@@ -67,7 +67,7 @@ impl Sql {
                 let mut text = String::new();
                 std::io::stdin()
                     .read_to_string(&mut text)
-                    .context("cannot read queries from the input")?;
+                    .context("cannot read queries from standard input")?;
                 text
             }
         };
@@ -79,7 +79,7 @@ impl Sql {
         }
         if queries.len() > 1 && matches!(self.form(), Form::File(..) | Form::ArrowStream) {
             return Err(Usage::error(format!(
-                "one file is for one query, and there are {}",
+                "an output file is for one query, and there are {}",
                 queries.len()
             )));
         }
@@ -94,7 +94,7 @@ impl Sql {
         Ok(session.outcome(&recordings))
     }
 
-    /// The places, and the query that came with them.
+    /// The places, and the query given with them.
     fn places_and_query(&self) -> anyhow::Result<(&[String], Option<String>)> {
         if let Some(file) = &self.file {
             let text = std::fs::read_to_string(file);
@@ -126,19 +126,19 @@ impl Sql {
     }
 }
 
-/// A recording that was named.
+/// A named recording.
 #[derive(Clone)]
 pub struct Placed {
-    /// What its rows call it.
+    /// Its name in rows.
     pub name: String,
-    /// Where it is.
+    /// Its address.
     #[cfg_attr(
         not(feature = "cluster"),
-        allow(dead_code, reason = "only other processes look for it")
+        allow(dead_code, reason = "only other processes use it")
     )]
     pub place: PathBuf,
     pub recording: Arc<dyn Recording>,
-    /// What a catalogue says of it.
+    /// Its labels in a catalogue.
     pub labels: Option<RecordingLabels>,
 }
 
@@ -148,7 +148,7 @@ impl Placed {
     }
 }
 
-/// What catalogues say of recordings, by their names.
+/// The labels of recordings in catalogues, by name.
 pub fn labels_of(recordings: &[Placed]) -> BTreeMap<String, RecordingLabels> {
     let said = recordings.iter().filter_map(|placed| {
         let labels = placed.labels.clone()?;
@@ -157,7 +157,7 @@ pub fn labels_of(recordings: &[Placed]) -> BTreeMap<String, RecordingLabels> {
     said.collect()
 }
 
-/// The places as recordings, each with the name that its rows carry.
+/// The places as recordings, each with its name in rows.
 pub fn opened(
     places: &[PathBuf],
     catalogue: &CataloguePlace,
@@ -166,7 +166,7 @@ pub fn opened(
 ) -> anyhow::Result<Vec<Placed>> {
     let mut recordings: Vec<Placed> = Vec::new();
     for place in places {
-        // Of a folder or bucket with a catalogue only what a query needs is opened.
+        // With a catalogue of a folder or bucket, only the recordings that a query needs are opened.
         if let Some(fleet) = recordings_of(place, catalogue, opening, screen)? {
             recordings.extend(fleet.into_iter().map(|one| Placed {
                 place: PathBuf::from(&one.name),
@@ -182,7 +182,7 @@ pub fn opened(
         }
         if catalogue.is_named() {
             return Err(anyhow!(
-                "there is no catalogue of {} where --catalogue says; make one with `asof index`",
+                "there is no catalogue of {} in the folder of --catalogue; make one with `asof index`",
                 asof_formats::without_secrets(&place.display().to_string())
             ));
         }
@@ -202,7 +202,7 @@ pub fn opened(
     Ok(recordings)
 }
 
-/// Whether the last word of the command line is a query: what is no place and has a space in it, or starts as queries do.
+/// Whether the last argument is a query: anything that is not a place and contains a space, or starts like a query.
 fn is_query(word: &str) -> bool {
     let path = Path::new(word);
     if is_address(path) || path.exists() {
@@ -227,7 +227,7 @@ pub enum Ended {
     Interrupted,
 }
 
-/// Queries of one person.
+/// The queries of one user.
 pub struct Session<'a> {
     pub database: &'a Database,
     pub form: Form,
@@ -236,7 +236,7 @@ pub struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Answers a query, or does what a line with a backslash says.
+    /// Answers a query, or executes a line with a backslash.
     pub fn obey(&self, statement: &str) -> anyhow::Result<Ended> {
         let statement = statement.trim();
         if statement.starts_with('\\') {
@@ -319,7 +319,7 @@ impl Session<'_> {
         }
     }
 
-    /// Tells what is wrong with the recordings, as far as it is known by now.
+    /// Reports the problems of the recordings, as far as they are known by now.
     fn outcome(&self, recordings: &[Placed]) -> Outcome {
         let mut outcome = Outcome::Done;
         for Placed { recording, .. } in recordings {
@@ -341,7 +341,7 @@ impl Session<'_> {
         if count > 0 && topics.is_empty() {
             outcome = Outcome::Damaged;
             self.screen.warning(format_args!(
-                "{} could not be decoded; the same query without --cluster says which",
+                "{} could not be decoded; run the query without --cluster to see which",
                 counted(count, "message")
             ));
         }
@@ -349,7 +349,7 @@ impl Session<'_> {
     }
 }
 
-/// The line of a query that is meant, and below it an arrow.
+/// The affected line of a query, and an arrow below it.
 fn pointer(sql: &str, place: TextPlace) -> Option<String> {
     let line = sql
         .lines()
@@ -363,7 +363,7 @@ fn pointer(sql: &str, place: TextPlace) -> Option<String> {
     Some(format!("  {}\n  {before}^", shown(line)))
 }
 
-/// Ctrl-C: the first one ends the query that runs, any other the program.
+/// Ctrl-C: the first one cancels the running query, any other ends the program.
 pub struct Interrupts(Arc<AtomicU8>);
 
 /// No query runs.
@@ -387,14 +387,14 @@ impl Interrupts {
         Ok(Interrupts(state))
     }
 
-    /// From here on a query runs, until what this returns is dropped.
+    /// Marks a query as running, until the returned guard is dropped.
     fn running(&self) -> Running<'_> {
         self.0.store(RUNNING, Ordering::Relaxed);
         Running(self)
     }
 }
 
-/// A query that runs.
+/// A running query.
 struct Running<'a>(&'a Interrupts);
 
 impl Running<'_> {
@@ -409,7 +409,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// An error that was told already.
+/// An error that was reported already.
 #[derive(Debug)]
 pub struct Told;
 

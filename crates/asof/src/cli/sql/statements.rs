@@ -1,6 +1,6 @@
-//! A text cut into its statements.
+//! Splits a text into statements.
 
-/// The statements of a text, and what comes after the last semicolon. Semicolons in quotes and comments are no ends.
+/// The statements of a text, and the rest after the last semicolon. Semicolons in quotes and comments do not count.
 pub fn split(text: &str) -> (Vec<&str>, &str) {
     let mut statements = Vec::new();
     let mut start = 0;
@@ -9,7 +9,7 @@ pub fn split(text: &str) -> (Vec<&str>, &str) {
         let next = rest.peek().map(|(_, next)| *next);
         match (letter, next) {
             ('\'' | '"', _) => {
-                // A quote that is doubled within ends it and begins the next.
+                // A doubled quote ends the string and begins the next.
                 rest.by_ref().find(|(_, other)| *other == letter);
             }
             ('-', Some('-')) => {
@@ -45,7 +45,7 @@ pub fn all(text: &str) -> Vec<&str> {
     statements
 }
 
-/// Whether there is nothing but space and comments.
+/// Whether there is only whitespace and comments.
 pub fn is_blank(text: &str) -> bool {
     let mut rest = text.trim_start();
     loop {

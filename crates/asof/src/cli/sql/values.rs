@@ -15,19 +15,19 @@ use asof_sql::arrow::util::display::{ArrayFormatter, FormatOptions};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// Elements of a list that a cell shows.
+/// How many elements of a list a cell shows.
 const SHOWN_ELEMENTS: usize = 8;
 
-/// Whom values are written for.
+/// The reader of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reader {
-    /// All of a value, as JSON: times are nanoseconds, bytes are base64.
+    /// The complete value, as JSON: times are nanoseconds, bytes are base64.
     Program,
-    /// What a person wants to see: times as dates, of a list its first elements, of bytes how many there are.
+    /// A value for people: times as dates, the first elements of a list, the number of bytes.
     Person,
 }
 
-/// Writes the value of a row. It is JSON for programs, and near to that for people.
+/// Writes the value of a row. It is JSON for programs, and similar to that for people.
 pub fn write(array: &dyn Array, row: usize, reader: Reader, out: &mut Vec<u8>) {
     if array.is_null(row) {
         out.extend_from_slice(match reader {
@@ -82,7 +82,7 @@ pub fn write(array: &dyn Array, row: usize, reader: Reader, out: &mut Vec<u8>) {
     }
 }
 
-/// The value of a row as one field of a CSV line: texts as they are, the rest as in JSON; nothing for NULL.
+/// The value of a row as one field of a CSV line: texts unquoted, the rest as in JSON; empty for NULL.
 pub fn write_csv(array: &dyn Array, row: usize, out: &mut Vec<u8>) {
     if array.is_null(row) {
         return;
@@ -98,7 +98,7 @@ pub fn write_csv(array: &dyn Array, row: usize, out: &mut Vec<u8>) {
         Some(text) => field.extend_from_slice(text.as_bytes()),
         None => write(array, row, Reader::Program, &mut field),
     }
-    // A number that is none is a text in JSON alone.
+    // Numbers that are not finite are strings only in JSON.
     if text.is_none() && field.first() == Some(&b'"') && field.last() == Some(&b'"') {
         field.remove(0);
         field.pop();
@@ -118,9 +118,9 @@ pub fn write_csv(array: &dyn Array, row: usize, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// A text in quotes, as JSON has it.
+/// A text as a JSON string.
 pub fn write_json_text(text: &str, out: &mut Vec<u8>) {
-    // Writing to memory cannot fail, nor can text be anything but JSON.
+    // Writing to memory cannot fail, and any text can be JSON.
     let _ = serde_json::to_writer(out, text);
 }
 
@@ -158,7 +158,7 @@ fn write_float32(value: f32, out: &mut Vec<u8>) {
     }
 }
 
-/// JSON has no word for these.
+/// JSON has no literals for these.
 fn write_strange(value: f64, out: &mut Vec<u8>) {
     out.extend_from_slice(if value.is_nan() {
         b"\"NaN\""
@@ -276,14 +276,14 @@ fn separate(reader: Reader, out: &mut Vec<u8>) {
     });
 }
 
-/// A number as it prints.
+/// A number in its usual form.
 fn write_plain(array: &dyn Array, row: usize, out: &mut Vec<u8>) {
     if let Ok(formatter) = ArrayFormatter::try_new(array, &FormatOptions::default()) {
         put(out, formatter.value(row));
     }
 }
 
-/// What has no words of its own here: dates, intervals.
+/// Types without a form of their own here: dates, intervals.
 fn write_otherwise(array: &dyn Array, row: usize, reader: Reader, out: &mut Vec<u8>) {
     let mut text = Vec::new();
     write_plain(array, row, &mut text);
