@@ -1,4 +1,4 @@
-//! Queries on a cluster, from the process that asks them.
+//! The client of a cluster: plans queries and sends them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,12 +33,12 @@ use crate::executor::{MESSAGE_BYTES, host_and_port};
 use crate::fetching::fetch;
 use crate::state::executors;
 
-/// Seconds to a scheduler that is there.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long connecting to a scheduler may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 type Scheduler = SchedulerGrpcClient<Channel>;
 
-/// A cluster that queries are sent to.
+/// A cluster that runs queries.
 #[derive(Debug)]
 pub struct ClusterClient {
     address: String,
@@ -47,7 +47,7 @@ pub struct ClusterClient {
     counted: Arc<Counted>,
 }
 
-/// What executors have counted.
+/// The counters of the executors.
 #[derive(Debug, Default)]
 struct Counted {
     read: AtomicU64,
@@ -55,7 +55,7 @@ struct Counted {
 }
 
 impl ClusterClient {
-    /// Finds a scheduler, and how many cores its executors have.
+    /// Connects to a scheduler, and reads how many cores its executors have.
     ///
     /// # Errors
     /// When there is no scheduler at that address, or it has no executors.
@@ -74,16 +74,16 @@ impl ClusterClient {
         })
     }
 
-    /// How many cores its executors had when it was found.
+    /// How many cores its executors had at the time of connecting.
     pub fn cores(&self) -> usize {
         self.cores
     }
 }
 
-/// A query on its way.
+/// A query in progress.
 struct Job {
     address: String,
-    /// What the scheduler calls it, while it works on it.
+    /// Its id at the scheduler, while it runs.
     id: Arc<Mutex<Option<String>>>,
     counted: Arc<Counted>,
 }
@@ -110,20 +110,21 @@ impl Job {
         });
         insert_version_header(request.metadata_mut());
         let answer = scheduler.execute_query_push(request).await;
-        let answer = answer
-            .map_err(|status| self.failed(format_args!("takes no query: {}", status.message())))?;
+        let answer = answer.map_err(|status| {
+            self.failed(format_args!("rejects the query: {}", status.message()))
+        })?;
         let version = version_from_metadata(answer.metadata());
         check_compatibility(Some(BALLISTA_VERSION), version)
-            .map_err(|why| self.failed(format_args!("is of another version: {why}")))?;
+            .map_err(|why| self.failed(format_args!("has another version: {why}")))?;
         let mut updates = answer.into_inner();
         loop {
             let update = updates.message().await;
             let update = update.map_err(|status| {
                 let why = status.message();
-                self.failed(format_args!("went away while it ran the query: {why}"))
+                self.failed(format_args!("disconnected while it ran the query: {why}"))
             })?;
             let Some(update) = update else {
-                return Err(self.failed("went away while it ran the query"));
+                return Err(self.failed("disconnected while it ran the query"));
             };
             let Some(status) = update.status else {
                 continue;
@@ -145,8 +146,8 @@ impl Job {
 }
 
 impl Counted {
-    /// Adds what the executors of a job counted. Its rows are right without it, so a scheduler that does not tell is not an
-    /// error.
+    /// Adds the counters of the executors of a job. Its rows are valid without them, so a scheduler that does not report them is
+    /// not an error.
     async fn add(&self, scheduler: &mut Scheduler, job_id: String) {
         let asked = GetJobMetricsParams { job_id };
         let Ok(metrics) = scheduler.get_job_metrics(asked).await else {
@@ -188,7 +189,7 @@ impl Cluster for ClusterClient {
         PhysicalPlanNode::try_from_physical_plan(plan, &self.codec)?.try_encode(&mut bytes)?;
         if bytes.len() >= MESSAGE_BYTES as usize {
             return Err(DataFusionError::Plan(format!(
-                "the plan has {} bytes, and a cluster takes {MESSAGE_BYTES}; select fewer recordings",
+                "the plan has {} bytes, more than the limit of {MESSAGE_BYTES}; select fewer recordings",
                 bytes.len()
             )));
         }
@@ -222,9 +223,9 @@ impl Cluster for ClusterClient {
 
 async fn connected(address: &str) -> Result<Scheduler, tonic::transport::Error> {
     let endpoint = Endpoint::from_shared(format!("http://{address}"))?
-        .connect_timeout(PATIENCE)
+        .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
-        .http2_keep_alive_interval(PATIENCE)
+        .http2_keep_alive_interval(CONNECT_TIMEOUT)
         .keep_alive_while_idle(true);
     let limit = MESSAGE_BYTES as usize;
     Ok(SchedulerGrpcClient::new(endpoint.connect().await?)
@@ -232,11 +233,11 @@ async fn connected(address: &str) -> Result<Scheduler, tonic::transport::Error> 
         .max_decoding_message_size(limit))
 }
 
-/// Tells a scheduler that nobody waits for a job, if it works on it.
+/// Cancels a job at a scheduler, if it is running.
 fn cancel(address: String, id: &Mutex<Option<String>>) {
     let id = id.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some(job_id) = id else { return };
-    // Whoever gives up may stand within a runtime, where no other can be waited for.
+    // The caller may be inside a runtime, where blocking on another is not allowed.
     let thread = std::thread::Builder::new().spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -247,7 +248,7 @@ fn cancel(address: String, id: &Mutex<Option<String>>) {
                     drop(scheduler.cancel_job(CancelJobParams { job_id }).await);
                 }
             };
-            drop(tokio::time::timeout(PATIENCE, cancelled).await);
+            drop(tokio::time::timeout(CONNECT_TIMEOUT, cancelled).await);
         });
         Ok::<_, std::io::Error>(())
     });
@@ -256,7 +257,7 @@ fn cancel(address: String, id: &Mutex<Option<String>>) {
     }
 }
 
-/// What went wrong, without the layers that it came through: they are written as Rust has them, with the sentence in quotes.
+/// The message of an error without its wrappers, which are formatted as Rust values with the message in quotes.
 fn sentence(text: &str) -> String {
     let quoted = ["Execution(\"", "ResourcesExhausted(\"", "Plan(\""];
     let begin = quoted.iter().filter_map(|layer| {

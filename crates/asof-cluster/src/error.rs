@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClusterError {
-    /// An address is not one.
+    /// An address is invalid.
     #[error("'{0}' is not a host and a port, such as 10.0.0.5:50050")]
     Address(String),
     /// The scheduler does not answer.
@@ -14,12 +14,12 @@ pub enum ClusterError {
         "cannot reach a scheduler at {address}: {reason}; start one with `asof cluster scheduler`"
     )]
     Unreachable {
-        /// Where it should be.
+        /// The address.
         address: String,
         /// What went wrong.
         reason: String,
     },
-    /// There is nobody who would run a query.
+    /// No executor is there to run a query.
     #[error(
         "the scheduler at {0} has no executors; start one with `asof cluster executor --scheduler {0} --root FOLDER`"
     )]
@@ -32,10 +32,10 @@ pub enum ClusterError {
         /// Why not.
         cause: std::io::Error,
     },
-    /// A root is not one.
+    /// A root is invalid.
     #[error("'{root}' cannot be a root: {reason}")]
     Root {
-        /// As it was given.
+        /// The root as given.
         root: String,
         /// Why not.
         reason: String,
@@ -48,7 +48,7 @@ pub enum ClusterError {
     Engine(String),
 }
 
-/// What Ballista says, in one line.
+/// Ballista's error, in one line.
 pub(crate) fn engine(error: impl std::fmt::Display) -> ClusterError {
     ClusterError::Engine(error.to_string())
 }

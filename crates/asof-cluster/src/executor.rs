@@ -14,30 +14,30 @@ use crate::error::engine;
 use crate::scheduler::runtime;
 use crate::{ClusterError, Roots};
 
-/// A plan over 100,000 recordings is not larger.
+/// The largest message, which holds a plan over 400,000 recordings.
 pub(crate) const MESSAGE_BYTES: u32 = 64 << 20;
-/// Executors ask for work. A scheduler that hands it out keeps count of free cores, and those that an executor which died
-/// had taken part in stay taken: what it had to do would wait for ever.
+/// Executors pull work. A scheduler that pushes it counts free cores, and those of an executor that died while it had
+/// tasks stay taken: its work would wait for ever.
 pub(crate) const SCHEDULING: TaskSchedulingPolicy = TaskSchedulingPolicy::PullStaged;
-/// Seconds that a scheduler is waited for, so that both can be started at once.
-const PATIENCE: u16 = 60;
-/// Seconds that rows for other executors are kept after their query.
-const KEPT_ROWS: u64 = 3600;
+/// How many seconds to wait for a scheduler, so that both can be started at once.
+const CONNECT_TIMEOUT_SECONDS: u16 = 60;
+/// How many seconds rows for other executors are kept after their query.
+const ROW_LIFETIME_SECONDS: u64 = 3600;
 
 /// How an executor runs.
 #[derive(Debug)]
 pub struct ExecutorOptions {
     /// The scheduler, as host and port.
     pub scheduler: String,
-    /// Where it hands out rows to other executors.
+    /// The address at which it serves rows to other executors.
     pub listen: SocketAddr,
-    /// What others call its machine; the address that it connects from by default.
+    /// The name of its machine for others; the address that it connects from by default.
     pub external_host: Option<String>,
-    /// What it opens.
+    /// What it may open.
     pub roots: Roots,
-    /// How many slices it reads at once; 0 for as many as there are cores.
+    /// How many slices it reads at once; 0 for one per core.
     pub cores: usize,
-    /// Bytes that sorts, joins and groups may hold, over all tasks; 70 % of the machine's memory by default.
+    /// Memory limit of sorts, joins and groups over all tasks, in bytes; 70 % of the machine's memory by default.
     pub memory: Option<u64>,
     /// Its name in messages; made of host and port by default.
     pub name: Option<String>,
@@ -48,7 +48,7 @@ pub struct ExecutorOptions {
 pub struct ClusterExecutor;
 
 impl ClusterExecutor {
-    /// Runs one until the process is told to end, or something goes wrong.
+    /// Runs one until the process is asked to end, or something goes wrong.
     ///
     /// # Errors
     /// When the scheduler cannot be reached, or it cannot listen.
@@ -59,7 +59,7 @@ impl ClusterExecutor {
             address: listen,
             cause,
         })?;
-        // Removed when this ends; what a crash leaves lies in the system's folder for such things.
+        // Removed when this ends; after a crash it stays in the system's temporary folder.
         let folder = tempfile::Builder::new()
             .prefix("asof-executor-")
             .tempdir()
@@ -77,11 +77,11 @@ impl ClusterExecutor {
             port: listen.port(),
             scheduler_host: host,
             scheduler_port: port,
-            scheduler_connect_timeout_seconds: PATIENCE,
+            scheduler_connect_timeout_seconds: CONNECT_TIMEOUT_SECONDS,
             vcores: options.cores,
             work_dir: Some(folder.path().display().to_string()),
-            job_data_ttl_seconds: KEPT_ROWS,
-            job_data_clean_up_interval_seconds: KEPT_ROWS / 4,
+            job_data_ttl_seconds: ROW_LIFETIME_SECONDS,
+            job_data_clean_up_interval_seconds: ROW_LIFETIME_SECONDS / 4,
             grpc_max_decoding_message_size: MESSAGE_BYTES,
             grpc_max_encoding_message_size: MESSAGE_BYTES,
             task_scheduling_policy: SCHEDULING,
@@ -96,14 +96,14 @@ impl ClusterExecutor {
             .map_err(|error| match error.to_string() {
                 text if text.contains("connect to scheduler") => ClusterError::Unreachable {
                     address: scheduler,
-                    reason: format!("nothing answered for {PATIENCE} seconds"),
+                    reason: format!("there was no answer for {CONNECT_TIMEOUT_SECONDS} seconds"),
                 },
                 text => engine(text),
             })
     }
 }
 
-/// All functions that a query may call by name. Ballista's own list lacks those of lists and structs; those over recordings
+/// All functions that a query may call by name. Ballista's own list lacks those of lists and structs; functions over recordings
 /// come with the plan.
 fn functions() -> BallistaFunctionRegistry {
     let mut functions = BallistaFunctionRegistry::default();

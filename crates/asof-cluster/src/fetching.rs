@@ -1,4 +1,4 @@
-//! Rows of a query that is done, from the executors that hold them.
+//! Fetches the rows of a finished query from the executors that hold them.
 
 use ballista_core::client::BallistaClient;
 use ballista_core::serde::protobuf::PartitionLocation;
@@ -9,11 +9,11 @@ use futures_util::StreamExt as _;
 
 use crate::executor::{MESSAGE_BYTES, host_and_port};
 
-/// How often an executor that does not answer is asked again, and after how many milliseconds.
+/// How often an executor that does not answer is retried, and after how many milliseconds.
 const RETRIES: u8 = 3;
 const PAUSE: u64 = 500;
 
-/// The rows of a part, through the scheduler: clients need not reach executors.
+/// The rows of a partition, through the scheduler: clients need not reach executors.
 pub(crate) async fn fetch(
     scheduler: String,
     part: PartitionLocation,
@@ -21,13 +21,13 @@ pub(crate) async fn fetch(
     let layout = part.layout();
     let (Some(executor), Some(place)) = (part.executor_meta, part.partition_id) else {
         return Err(DataFusionError::Execution(
-            "the cluster does not say where the rows are".to_owned(),
+            "the cluster does not report where the rows are".to_owned(),
         ));
     };
     let name = executor.id.clone();
     let lost = move |why: &dyn std::fmt::Display| {
         DataFusionError::Execution(format!(
-            "the rows of executor {name} cannot be fetched: {why}; if it has died, ask again"
+            "the rows of executor {name} cannot be fetched: {why}; if it has died, run the query again"
         ))
     };
     let (host, port) =

@@ -1,10 +1,10 @@
 //! SQL over robot recordings on a cluster of machines.
 //!
 //! A `ClusterScheduler` and any number of `ClusterExecutor`s are [Apache DataFusion Ballista](https://datafusion.apache.org/ballista/)
-//! with the tables and functions of asof-sql. A `ClusterClient` plans a query where it is asked, and sends the plan: its
-//! leaves are slices of recordings, by address. An executor opens only what lies under the roots that it was started with.
+//! with the tables and functions of asof-sql. A `ClusterClient` plans a query locally and sends the plan: its
+//! leaves are slices of recordings, by address. An executor opens only recordings under the roots that it was started with.
 //!
-//! Everything is behind the feature `engine`: without it this crate is empty, so that a build of all of asof does not wait
+//! Everything needs the feature `engine`: without it this crate is empty, so that a build of all of asof does not wait
 //! for Ballista.
 
 #![forbid(unsafe_code)]

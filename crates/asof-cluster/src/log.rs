@@ -1,8 +1,8 @@
-//! What Ballista says while it runs.
+//! Ballista's log.
 
 use ::log::{Level, LevelFilter, Log, Metadata, Record};
 
-/// How loud a line of the log is.
+/// The level of a line of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
     /// Something is wrong.
@@ -11,7 +11,7 @@ pub enum Severity {
     Note,
 }
 
-/// Hands what Ballista says to a function: warnings, and with `all` what else it does. Only the first call counts.
+/// Passes Ballista's log to a function: warnings, and with `all` everything else. Only the first call counts.
 pub fn log_to(all: bool, tell: impl Fn(Severity, &str) + Send + Sync + 'static) {
     let level = if all {
         LevelFilter::Info

@@ -1,4 +1,4 @@
-//! What an executor may open.
+//! The recordings that an executor may open.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -12,15 +12,15 @@ use asof_sql::{RecordingAddress, RecordingOpener};
 
 use crate::ClusterError;
 
-/// So many recordings stay open for the slices that follow.
+/// How many recordings stay open for the slices that follow.
 const MOST_OPEN: usize = 64;
-/// So long: a bucket's recording that was replaced meanwhile is opened anew after that.
-const KEPT: Duration = Duration::from_secs(30);
+/// How long: a recording in a bucket that was replaced meanwhile is reopened after that.
+const KEEP_OPEN_TIME: Duration = Duration::from_secs(30);
 
-/// A folder that is a recording is not deeper.
-const DEEPEST: usize = 8;
+/// The deepest folder that can be a recording.
+const MAX_FOLDER_DEPTH: usize = 8;
 
-/// The folders, buckets and servers that an executor reads recordings from. Whatever a plan says, nothing else is opened.
+/// The folders, buckets and servers from which an executor reads recordings. Nothing else is opened, whatever a plan names.
 #[derive(Debug)]
 pub struct Roots {
     places: Vec<Root>,
@@ -36,7 +36,7 @@ enum Root {
     Address(String),
 }
 
-/// A recording that is open.
+/// An open recording.
 struct Kept {
     address: String,
     version: Option<(u64, SystemTime)>,
@@ -54,7 +54,7 @@ impl Roots {
     /// These folders and addresses, with everything below them.
     ///
     /// # Errors
-    /// When there is none, a folder does not exist, or an address is of no kind that can be read.
+    /// When there is none, a folder does not exist, or an address is of a kind that cannot be read.
     pub fn new<P: AsRef<Path>>(places: &[P]) -> Result<Self, ClusterError> {
         let roots: Vec<Root> = places
             .iter()
@@ -63,16 +63,16 @@ impl Roots {
         if roots.is_empty() {
             return Err(ClusterError::Root {
                 root: String::new(),
-                reason: "an executor opens only what lies under its roots, so it needs one"
+                reason: "an executor opens only recordings under its roots, so it needs one"
                     .to_owned(),
             });
         }
         Ok(Roots {
             places: roots,
             options: OpenOptions {
-                // Slices are read beside each other, each on a thread of its own.
+                // Slices are read in parallel, each on its own thread.
                 threads: 1,
-                // It stays up for long: a file that is cut meanwhile is an error, not a signal.
+                // It runs for long: a file that is truncated meanwhile is an error, not a signal.
                 map: false,
                 map_pages: false,
                 ..OpenOptions::default()
@@ -81,7 +81,7 @@ impl Roots {
         })
     }
 
-    /// The place that an address means, if it lies under a root.
+    /// The path or address of a recording, if it is under a root.
     fn permitted(&self, address: &str) -> Result<PathBuf, String> {
         if address.contains("://") {
             let is_plain = is_plain_address(address);
@@ -106,7 +106,7 @@ impl Roots {
             let mut roots = self.places.iter();
             roots.any(|root| matches!(root, Root::Folder(root) if path.starts_with(root)))
         };
-        // Whether something is there is not said about what lies elsewhere.
+        // Whether something exists outside of the roots is not revealed.
         let real = match fs::canonicalize(path) {
             Ok(real) => real,
             Err(cause) if is_under(path) => return Err(cause.to_string()),
@@ -119,7 +119,7 @@ impl Roots {
         if !found.is_file() && !found.is_dir() {
             return Err("it is not an ordinary file".to_owned());
         }
-        // A folder is a recording made of what lies in it, and so is the description of a bag.
+        // A folder is a recording made of its contents, and so is the description of a bag.
         let described = real.file_name().is_some_and(|name| name == "metadata.yaml");
         let folder = if described {
             real.parent()
@@ -127,7 +127,7 @@ impl Roots {
             Some(&*real)
         };
         let folder = folder.filter(|folder| folder.is_dir());
-        match folder.map(|folder| links_stay(folder, DEEPEST, &is_under)) {
+        match folder.map(|folder| links_stay(folder, MAX_FOLDER_DEPTH, &is_under)) {
             Some(Err(cause)) => Err(cause.to_string()),
             Some(Ok(false)) => Err(self.refusal()),
             _ => Ok(real),
@@ -141,13 +141,13 @@ impl Roots {
         });
         let roots: Vec<String> = roots.collect();
         format!(
-            "this executor opens only what lies under its roots ({}); start it with --root to allow more",
+            "this executor opens only recordings under its roots ({}); start it with --root to allow more",
             roots.join(", ")
         )
     }
 }
 
-/// Whether no link in a folder leads to what is not permitted.
+/// Whether all links in a folder lead to permitted files.
 fn links_stay(
     folder: &Path,
     depth: usize,
@@ -157,7 +157,7 @@ fn links_stay(
         let entry = entry?;
         let kind = entry.file_type()?;
         let stays = if kind.is_symlink() {
-            // A link to nothing leads nowhere; one to a folder is not looked through, since what is below it may lead back.
+            // A dangling link leads nowhere; one to a folder is not followed, because it may lead back.
             match fs::canonicalize(entry.path()) {
                 Ok(real) => is_permitted(&real) && !real.is_dir(),
                 Err(_) => true,
@@ -189,20 +189,19 @@ impl Root {
         };
         if !REMOTE_SCHEMES.contains(&scheme) {
             return Err(wrong(format!(
-                "{scheme} addresses are not read; name a folder, or an http, s3, gs or az address"
+                "{scheme} addresses are not supported; name a folder, or an http, s3, gs or az address"
             )));
         }
         if rest.is_empty() || !is_plain_address(&text) {
             return Err(wrong(
-                "write it plainly: a scheme, a host and a path, without a name, a question or dots"
-                    .to_owned(),
+                "use a scheme, a host and a path, without a user name, a query or dots".to_owned(),
             ));
         }
         Ok(Root::Address(format!("{}/", text.trim_end_matches('/'))))
     }
 }
 
-/// Whether an address says where it is, in one way alone: nothing in it can lead out of the folder that it begins with.
+/// Whether an address is unambiguous: nothing in it can lead out of the folder that it begins with.
 fn is_plain_address(address: &str) -> bool {
     let lower = address.to_ascii_lowercase();
     let Some((_, path)) = lower.split_once("://") else {
@@ -231,7 +230,9 @@ impl RecordingOpener for Roots {
             Some((found.len(), modified))
         });
         let is_it = |kept: &&Kept| {
-            kept.address == *address && kept.version == version && kept.since.elapsed() < KEPT
+            kept.address == *address
+                && kept.version == version
+                && kept.since.elapsed() < KEEP_OPEN_TIME
         };
         let open = || self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(kept) = open().iter().find(is_it) {
@@ -241,7 +242,7 @@ impl RecordingOpener for Roots {
         let opened = asof_formats::open_with(&place, &self.options)?;
         let opened: Arc<dyn Recording> = Arc::from(opened);
         let mut open = open();
-        open.retain(|kept| kept.address != *address && kept.since.elapsed() < KEPT);
+        open.retain(|kept| kept.address != *address && kept.since.elapsed() < KEEP_OPEN_TIME);
         open.push_back(Kept {
             address: address.clone(),
             version,

@@ -19,9 +19,9 @@ use crate::executor::{MESSAGE_BYTES, SCHEDULING};
 /// How a scheduler runs.
 #[derive(Debug, Clone)]
 pub struct SchedulerOptions {
-    /// Where it listens: for clients, executors, and whoever asks its REST interface.
+    /// Where it listens: for clients, executors, and its REST interface.
     pub listen: SocketAddr,
-    /// An executor that was silent for so many seconds is lost, and its tasks run elsewhere.
+    /// How many seconds an executor may be silent before it counts as lost, and its tasks run elsewhere.
     pub executor_timeout: u64,
 }
 
@@ -35,7 +35,7 @@ impl Default for SchedulerOptions {
     }
 }
 
-/// A scheduler that runs, until it is dropped.
+/// A running scheduler, until it is dropped.
 #[derive(Debug)]
 pub struct ClusterScheduler {
     address: SocketAddr,
@@ -101,12 +101,12 @@ fn config(options: &SchedulerOptions, address: SocketAddr) -> SchedulerConfig {
         bind_host: address.ip().to_string(),
         bind_port: address.port(),
         scheduling_policy: SCHEDULING,
-        // Recordings are read at once on all machines, not on the first that has room.
+        // Recordings are read on all machines at once, not on the first that has room.
         task_distribution: TaskDistributionPolicy::RoundRobin,
         executor_timeout_seconds: timeout,
         expire_dead_executor_interval_seconds: (timeout / 4).max(1),
         no_executors_grace_period_seconds: timeout,
-        // Clients reach the scheduler; whether they reach executors is nobody's promise.
+        // Clients reach the scheduler, but not necessarily the executors.
         enable_embedded_flight_proxy: true,
         grpc_server_max_decoding_message_size: MESSAGE_BYTES,
         grpc_server_max_encoding_message_size: MESSAGE_BYTES,
@@ -116,7 +116,7 @@ fn config(options: &SchedulerOptions, address: SocketAddr) -> SchedulerConfig {
     }
 }
 
-/// Threads for one part of a cluster. Plans are deep, and taken apart by recursion.
+/// Threads for one part of a cluster. Plans are deep, and are processed recursively.
 pub(crate) fn runtime(name: &str) -> Result<Runtime, ClusterError> {
     tokio::runtime::Builder::new_multi_thread()
         .thread_name(name)

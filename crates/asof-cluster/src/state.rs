@@ -1,4 +1,4 @@
-//! What a scheduler says about its executors, over Ballista's REST interface.
+//! The executors of a scheduler, from Ballista's REST interface.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -8,19 +8,19 @@ use serde_json::Value;
 
 use crate::ClusterError;
 
-/// A scheduler that takes longer to answer is not there.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// An answer is not longer: a thousand executors are a megabyte.
+/// How long a scheduler may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest answer: a thousand executors are a megabyte.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// An executor, as its scheduler knows it.
+/// An executor, as reported by its scheduler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecutorState {
     /// Its name.
     pub id: String,
-    /// Where it is.
+    /// Its host.
     pub host: String,
-    /// Where it hands out rows.
+    /// The port at which it serves rows.
     pub port: u16,
     /// How many slices it reads at once.
     pub cores: usize,
@@ -37,7 +37,7 @@ pub fn executors(scheduler: &str) -> Result<Vec<ExecutorState>, ClusterError> {
     };
     let body = get(scheduler, "/api/executors").map_err(|error| unreachable(error.to_string()))?;
     let all: Value = serde_json::from_slice(&body)
-        .map_err(|_| unreachable("what answers there is not one".to_owned()))?;
+        .map_err(|_| unreachable("the answer is not from a scheduler".to_owned()))?;
     let all = all.as_array().cloned().unwrap_or_default();
     let state = |one: &Value| {
         let text = |name: &str| one[name].as_str().unwrap_or_default().to_owned();
@@ -52,7 +52,7 @@ pub fn executors(scheduler: &str) -> Result<Vec<ExecutorState>, ClusterError> {
     Ok(all.iter().map(state).collect())
 }
 
-/// The body of what a plain HTTP server answers.
+/// The body of the answer of a plain HTTP server.
 fn get(host: &str, path: &str) -> std::io::Result<Vec<u8>> {
     let mut last = std::io::Error::other("it has no address");
     for address in host.to_socket_addrs()? {
@@ -65,10 +65,10 @@ fn get(host: &str, path: &str) -> std::io::Result<Vec<u8>> {
 }
 
 fn get_from(address: std::net::SocketAddr, host: &str, path: &str) -> std::io::Result<Vec<u8>> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    // HTTP/1.0: the body ends where the connection does, and is in one piece.
+    let mut stream = TcpStream::connect_timeout(&address, ANSWER_TIMEOUT)?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+    // HTTP/1.0: the body ends with the connection, and is in one piece.
     write!(
         stream,
         "GET {path} HTTP/1.0\r\nHost: {host}\r\nAccept: application/json\r\n\r\n"
@@ -79,6 +79,6 @@ fn get_from(address: std::net::SocketAddr, host: &str, path: &str) -> std::io::R
     let is_good = answer.starts_with(b"HTTP/1.") && answer.get(9..12) == Some(b"200");
     match end {
         Some(end) if is_good => Ok(answer.split_off(end + 4)),
-        _ => Err(std::io::Error::other("what answers there is not one")),
+        _ => Err(std::io::Error::other("the answer is not from a scheduler")),
     }
 }

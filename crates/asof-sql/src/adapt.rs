@@ -6,8 +6,8 @@ use datafusion::arrow::array::{Array, ArrayRef, StructArray, new_null_array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields};
 
-/// The array as `wanted`. Structs are matched field by field: one that is not there is null. What cannot be cast
-/// is null, too.
+/// Converts the array to `wanted`. Structs are matched field by field: a missing field is null, and so are values that cannot
+/// be cast.
 pub(crate) fn adapt(array: &ArrayRef, wanted: &DataType) -> ArrayRef {
     if array.data_type() == wanted {
         return Arc::clone(array);
@@ -34,8 +34,8 @@ pub(crate) fn adapt(array: &ArrayRef, wanted: &DataType) -> ArrayRef {
     cast(array, wanted).unwrap_or_else(|_| new_null_array(wanted, array.len()))
 }
 
-/// One type for both. Structs are united by the names of their fields; of two types that do not go together, the first
-/// stays, and `conflict` is told its path.
+/// One type for both. Structs are united by the names of their fields; of two incompatible types the first is
+/// kept, and `conflict` is called with its path.
 pub(crate) fn united(
     one: &FieldRef,
     other: &FieldRef,

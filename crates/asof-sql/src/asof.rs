@@ -28,18 +28,18 @@ use crate::topic::RECORDING;
 /// The function that marks the condition of an as-of join.
 pub(crate) const MATCH: &str = "__asof_match";
 
-/// Which message of the right side belongs to one of the left.
+/// Which message of the right side matches one of the left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Direction {
-    /// The last one before it; at the same time too, if so.
+    /// The last one before it; including the same time if `or_equal`.
     Backward { or_equal: bool },
-    /// The first one after it; at the same time too, if so.
+    /// The first one after it; including the same time if `or_equal`.
     Forward { or_equal: bool },
-    /// The nearest one; of two that are as near, the earlier.
+    /// The nearest one; of two equally near, the earlier.
     Nearest,
-    /// What lies between the last one and the next.
+    /// Interpolated between the last one and the next.
     Between,
-    /// All of a stretch of time, given by its ends in nanoseconds from the time of the left one.
+    /// All of a time range, given by its ends in nanoseconds from the time of the left one.
     Window { from: i64, to: i64 },
 }
 
@@ -62,7 +62,7 @@ impl Direction {
         })
     }
 
-    /// As [`Direction::parse`] takes it.
+    /// The name, which [`Direction::parse`] accepts.
     pub fn name(self) -> String {
         match self {
             Direction::Backward { or_equal: true } => ">=".to_owned(),
@@ -225,7 +225,7 @@ impl UserDefinedLogicalNodeCore for AsofJoin {
     }
 }
 
-/// Makes as-of joins of the left joins that stand for them.
+/// Turns the marked left joins into as-of joins.
 #[derive(Debug)]
 pub(crate) struct AsofRule;
 
@@ -255,8 +255,8 @@ impl AnalyzerRule for AsofRule {
     }
 }
 
-/// The columns of what lies between two rows have names of their own, so that no field of a struct is taken out before the
-/// join: what lies between two rotations is not what lies between each of their numbers. This gives them back their names.
+/// The columns of interpolated rows get internal names, so that no field of a struct is extracted before the
+/// join: interpolating a rotation is not interpolating each of its numbers. This restores their names.
 fn renamed(plan: LogicalPlan, left: usize, right: &DFSchema) -> Result<LogicalPlan> {
     let columns = plan.schema().columns().into_iter().map(Expr::Column);
     let mut exprs: Vec<Expr> = columns.collect();
@@ -269,7 +269,7 @@ fn renamed(plan: LogicalPlan, left: usize, right: &DFSchema) -> Result<LogicalPl
     Ok(LogicalPlan::Projection(projection))
 }
 
-/// The table that the columns of what lies between two rows are said to be of.
+/// The internal table name of interpolated columns.
 const BETWEEN: &str = "__between";
 
 /// The columns of both sides, the right ones null where nothing matches.
@@ -392,7 +392,7 @@ fn same_recording(
     {
         return None;
     }
-    // The recording of the table whose time it is: the left side may be a join itself.
+    // The recording of the table that the time is from: the left side may be a join itself.
     let relation = left_time
         .column_refs()
         .into_iter()
@@ -404,7 +404,7 @@ fn same_recording(
     Some((Expr::Column(one), Expr::Column(other)))
 }
 
-/// Whether an expression is about columns of this side alone.
+/// Whether an expression uses only columns of this side.
 pub(crate) fn is_of(expr: &Expr, schema: &DFSchema) -> bool {
     let columns = expr.column_refs();
     !columns.is_empty()
@@ -420,7 +420,7 @@ fn text_of(expr: &Expr) -> Option<String> {
     }
 }
 
-/// A distance of time, in nanoseconds: an interval, or a text such as `50ms`.
+/// A duration in nanoseconds: an interval, or a text such as `50ms`.
 fn tolerance_of(expr: &Expr) -> Result<Option<i64>> {
     const DAY: i64 = 86_400_000_000_000;
     let nanos = match expr {
@@ -434,11 +434,11 @@ fn tolerance_of(expr: &Expr) -> Result<Option<i64>> {
     };
     match nanos {
         Some(nanos) if nanos >= 0 => Ok(Some(nanos)),
-        _ => plan_err!("a tolerance is a distance of time such as INTERVAL '20 ms', not {expr}"),
+        _ => plan_err!("a tolerance is a duration such as INTERVAL '20 ms', not {expr}"),
     }
 }
 
-/// `50ms` in nanoseconds; `-50ms` is less than nothing.
+/// `50ms` in nanoseconds; `-50ms` is negative.
 pub(crate) fn duration_of(text: &str) -> Option<i64> {
     let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     let is_signed = text.starts_with(['+', '-']);
@@ -450,7 +450,7 @@ pub(crate) fn duration_of(text: &str) -> Option<i64> {
     }
 }
 
-/// The function that marks the condition; it is gone before anything runs.
+/// The function that marks the condition; it is replaced before anything runs.
 pub(crate) fn match_function() -> ScalarUDF {
     ScalarUDF::new_from_impl(MatchFunction {
         signature: Signature::any(4, Volatility::Immutable),
@@ -476,6 +476,6 @@ impl ScalarUDFImpl for MatchFunction {
     }
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        not_impl_err!("MATCH_CONDITION stands in an ASOF JOIN alone")
+        not_impl_err!("MATCH_CONDITION is only for an ASOF JOIN")
     }
 }

@@ -20,22 +20,22 @@ use crate::topic::{LOG_TIME, PUBLISH_TIME, RECORDING, SEQUENCE, STAMP, decoder, 
 
 /// Rows of one batch.
 pub(crate) const BATCH_ROWS: usize = 8192;
-/// A batch is closed when it holds this much.
+/// A batch is closed when it holds this many bytes.
 const BATCH_BYTES: usize = 8 << 20;
 
-/// What is made of the messages of a topic.
+/// How the messages of a topic become rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Shape {
     pub topic: String,
-    /// The columns that are read, narrowed to what is looked at.
+    /// The columns that are read, narrowed to what is used.
     pub read: SchemaRef,
-    /// What a decoder is asked for; nothing where times are enough.
+    /// The paths for the decoder; empty where times are enough.
     pub paths: Vec<String>,
-    /// What is made of the columns, where it is not just them.
+    /// Expressions over the columns, where the output is not just the columns.
     pub projected: Option<Vec<ProjectionExpr>>,
-    /// The columns that come out.
+    /// The output columns.
     pub output: SchemaRef,
-    /// The columns that are read of no message, but are labels of the recording.
+    /// The columns that are labels of the recording, and not read from messages.
     pub labels: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ impl Shape {
         }
     }
 
-    /// Whether a column that comes out is this one of the topic's own.
+    /// Whether an output column is this one of the topic's own.
     pub fn is_column(&self, place: usize, name: &str) -> bool {
         let read = match &self.projected {
             None => Some(place),
@@ -70,7 +70,7 @@ impl Shape {
         field.is_some_and(|field| field.name() == name)
     }
 
-    /// The same with this projection inside of it: only what it looks at is decoded. `None` where it has one already.
+    /// The same with this projection absorbed: only what it uses is decoded. `None` where it has one already.
     pub fn with_projection(&self, exprs: &[ProjectionExpr]) -> Option<Self> {
         if self.projected.is_some() {
             return None;
@@ -93,7 +93,7 @@ impl Shape {
     }
 }
 
-/// What a decoder has to be asked for; of a column that nobody looks at, nothing.
+/// The paths for a decoder; none for a column that is not used.
 fn paths_of(read: &SchemaRef, labels: &[String], looked_at: Option<&Paths>) -> Vec<String> {
     let mut paths = Vec::new();
     for (column, field) in read.fields().iter().enumerate() {
@@ -106,7 +106,7 @@ fn paths_of(read: &SchemaRef, labels: &[String], looked_at: Option<&Paths>) -> V
             continue;
         }
         if field.name() == STAMP {
-            // Wherever the message says when it was measured.
+            // The stamp, wherever the message has it.
             if let Projection::AnyOf(places) = Projection::stamp() {
                 paths.extend(places);
             }
@@ -136,7 +136,7 @@ fn output_schema(read: &SchemaRef, exprs: &[ProjectionExpr]) -> SchemaRef {
     ))
 }
 
-/// Rows, and when each of them was logged.
+/// Rows, and the log time of each.
 #[derive(Debug)]
 pub(crate) struct Assembled {
     pub batch: RecordBatch,
@@ -149,15 +149,15 @@ pub(crate) struct Assembler {
     recording: usize,
     shape: Shape,
     pending: Vec<Pending>,
-    /// Which of them took the last message.
+    /// The one that took the last message.
     current: Option<usize>,
 }
 
-/// The rows of one channel that wait to be a batch.
+/// The rows of one channel that wait to become a batch.
 struct Pending {
     channel: Arc<Channel>,
     table: Option<Box<dyn Table>>,
-    /// What the decoder took, in order: logged, published, counted.
+    /// What the decoder took, in order: log time, publish time, sequence.
     rows: Vec<(i64, i64, u32)>,
 }
 
@@ -176,7 +176,7 @@ impl Assembler {
         &self.shape.topic
     }
 
-    /// Whether all columns follow from when messages were logged, and from the recording.
+    /// Whether all columns follow from the log times and the recording.
     pub fn needs_log_times_alone(&self) -> bool {
         let mut fields = self.shape.read.fields().iter();
         self.shape.paths.is_empty()
@@ -186,7 +186,7 @@ impl Assembler {
             })
     }
 
-    /// Rows of messages that were logged at these times, where [that is enough](Self::needs_log_times_alone).
+    /// Rows of messages with these log times, where [that is enough](Self::needs_log_times_alone).
     pub fn of_log_times(&self, times: &[Stamp]) -> Result<Assembled> {
         let rows = times.iter().map(|time| (time.nanos(), time.nanos(), 0));
         let rows: Vec<(i64, i64, u32)> = rows.collect();
@@ -197,14 +197,14 @@ impl Assembler {
         })
     }
 
-    /// Takes messages of one channel of the topic, and hands out the batches that are full then.
+    /// Takes messages of one channel of the topic, and emits the batches that are full.
     pub fn add(&mut self, batch: &Batch, run: &[Row], full: &mut Vec<Assembled>) -> Result<()> {
         let Some(first) = run.first() else {
             return Ok(());
         };
         let channel = &batch.channels()[first.channel as usize];
         let place = self.place_of(channel, batch, first);
-        // Another channel of the topic: what came before goes first, so that times stay in order.
+        // Another channel of the topic: earlier rows go first, so that times stay in order.
         if self.current.is_some_and(|before| before != place) {
             self.flush(full)?;
         }
@@ -220,13 +220,13 @@ impl Assembler {
         Ok(())
     }
 
-    /// Rows that wait.
+    /// The number of waiting rows.
     pub fn waiting(&self) -> usize {
         self.current
             .map_or(0, |current| self.pending[current].rows.len())
     }
 
-    /// Hands out what waits.
+    /// Emits the waiting rows.
     pub fn flush(&mut self, full: &mut Vec<Assembled>) -> Result<()> {
         let Some(current) = self.current else {
             return Ok(());
@@ -256,7 +256,7 @@ impl Assembler {
             None
         } else {
             let some = Projection::any_of(self.shape.paths.clone());
-            // A channel that has none of the fields gives NULLs.
+            // A channel that has none of the fields yields NULLs.
             decoder(channel, &some, payload_of(batch, row).bytes)
         };
         self.pending.push(Pending {
@@ -349,7 +349,7 @@ impl Assembler {
     }
 }
 
-/// Within the scan a column may be null that is not looked at.
+/// A column that is not used may be null within the scan.
 fn nullable_where_unread(read: &SchemaRef) -> SchemaRef {
     let fields = read
         .fields()
@@ -358,7 +358,7 @@ fn nullable_where_unread(read: &SchemaRef) -> SchemaRef {
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// Rows that follow each other on one channel.
+/// Consecutive rows of one channel.
 pub(crate) fn runs(batch: &Batch) -> impl Iterator<Item = &[Row]> {
     batch
         .rows()
@@ -371,7 +371,7 @@ fn payload_of<'a>(batch: &'a Batch, row: &Row) -> Payload<'a> {
     Payload { bytes, owner: None }
 }
 
-/// A failure of a recording, as the engine hands it on.
+/// An error of a recording, wrapped for the engine.
 pub(crate) fn external(error: asof_core::SourceError) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }

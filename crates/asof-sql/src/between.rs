@@ -1,4 +1,4 @@
-//! What a message would have said between two others, column by column.
+//! Interpolation between two messages, column by column.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use datafusion::arrow::datatypes::{
 use datafusion::common::Result;
 use nalgebra::{Quaternion, UnitQuaternion};
 
-/// Each row of the first part of the way to that of the second: floats and times linearly, rotations along the arc. What
-/// cannot lie between two values (texts, integers, lists) stays as the first has it, which is what was known by then.
+/// Interpolates each row between the first and the second: floats and times linearly, rotations along the arc. Values that
+/// cannot be interpolated (texts, integers, lists) are those of the first, which were known by then.
 pub(crate) fn between(first: &ArrayRef, second: &ArrayRef, parts: &[f64]) -> Result<ArrayRef> {
     Ok(match first.data_type() {
         DataType::Float64 => Arc::new(numbers::<Float64Type>(first, second, parts, &linear)),
@@ -49,7 +49,7 @@ pub(crate) fn between(first: &ArrayRef, second: &ArrayRef, parts: &[f64]) -> Res
     })
 }
 
-/// Equal values stay what they are, infinities included.
+/// Equal values stay the same, including infinities.
 fn linear(a: f64, b: f64, part: f64) -> f64 {
     if a.to_bits() == b.to_bits() {
         a

@@ -1,7 +1,7 @@
-//! Calls in `FROM` that stand for joins, or take tables by their names.
+//! Calls in `FROM` that become joins, or take tables by name.
 //!
-//! - `window_join(a, b, '-500ms', '0s')`: each row of `a` with all rows of `b` within that stretch of time around it.
-//! - `resample(a, b, 10, 'last')`: what the topics said at each instant of a grid of so many hertz.
+//! - `window_join(a, b, '-500ms', '0s')`: each row of `a` with all rows of `b` within that time range around it.
+//! - `resample(a, b, 10, 'last')`: the topics at each instant of a grid of this many hertz.
 //! - `points(a)`: its argument may be written as a table.
 
 use std::collections::BTreeMap;
@@ -24,10 +24,10 @@ const WINDOW_FORM: &str = "window_join takes two tables and the ends of the wind
 const RESAMPLE_FORM: &str = "resample takes tables, a rate, and how: resample(odom, imu, 10, 'last'), with 'last', 'next', \
     'nearest' or 'interpolate', and maybe how far away at most, '500ms', and the time, 'stamp' or 'log_time'";
 
-/// The columns of the tables that there are.
+/// The columns of the tables.
 pub(crate) type Columns = BTreeMap<String, SchemaRef>;
 
-/// Makes of a call what the planner knows; leaves everything else alone.
+/// Rewrites a call for the planner; leaves everything else unchanged.
 pub(crate) fn rewrite(
     factor: &mut TableFactor,
     columns: &Columns,
@@ -71,7 +71,7 @@ pub(crate) fn rewrite(
     Ok(())
 }
 
-/// An argument: what a person calls it in this query, and what it is.
+/// An argument: its name in this query, and its value.
 struct Argument<'a> {
     name: Option<&'a Ident>,
     value: &'a Expr,
@@ -93,7 +93,7 @@ fn arguments<'a>(args: &'a [FunctionArg], form: &str) -> Result<Vec<Argument<'a>
     args.iter().map(argument).collect()
 }
 
-/// A table, and what it is called in the query.
+/// A table, and its name in the query.
 struct Named {
     table: String,
     alias: String,
@@ -109,7 +109,7 @@ impl Named {
     }
 
     fn has_stamp(&self, columns: &Columns) -> bool {
-        // Of a table that does not exist, the planner says so.
+        // If a table does not exist, the planner reports it.
         let field = columns
             .get(&self.table)
             .map(|schema| schema.field_with_name(STAMP));
@@ -135,13 +135,13 @@ fn window_join(
     };
     let left = Named::of(left, WINDOW_FORM)?;
     let mut right = Named::of(right, WINDOW_FORM)?;
-    // A name after the call is that of what lies in the window.
+    // An alias after the call names the rows in the window.
     if let Some(alias) = alias {
         right.alias.clone_from(&alias.name.value);
     }
     if left.alias == right.alias {
         return Err(SqlError::query(format!(
-            "both sides are called {}; give one another name: window_join(a => {0}, b => {0}, …)",
+            "both sides are named {}; give one another name: window_join(a => {0}, b => {0}, …)",
             left.alias
         )));
     }
@@ -214,7 +214,7 @@ fn resample(
     Ok(text)
 }
 
-/// The tables of an argument: one, a list of them, or a text with commas between them.
+/// The tables of an argument: one, a list of them, or a comma-separated text.
 fn tables_of(argument: &Argument<'_>, columns: &Columns) -> Result<Vec<Named>, SqlError> {
     let many: Vec<&Expr> = match argument.value {
         Expr::Array(array) => array.elem.iter().collect(),
@@ -248,18 +248,18 @@ fn tables_of(argument: &Argument<'_>, columns: &Columns) -> Result<Vec<Named>, S
     many.into_iter().map(named).collect()
 }
 
-/// The condition that the analyzer makes a join of.
+/// The condition that the analyzer turns into a join.
 fn matching(left: &str, right: &str, how: Direction, within: Option<i64>) -> String {
     let within = within.map_or_else(|| "NULL".to_owned(), |nanos| format!("'{nanos}ns'"));
     format!("{MATCH}({left}, {right}, '{}', {within})", how.name())
 }
 
-/// A name, as it has to be written.
+/// A name, quoted for a query.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The name of a table: as one, or as a text.
+/// The name of a table, given as an identifier or as a text.
 fn name_of(value: &Expr) -> Option<String> {
     match value {
         Expr::Identifier(ident) => Some(ident.value.clone()),
@@ -285,7 +285,7 @@ fn time_column(argument: &Argument<'_>, form: &str) -> Result<&'static str, SqlE
     }
 }
 
-/// A distance of time in nanoseconds: `'-500ms'`, or an interval.
+/// A duration in nanoseconds: `'-500ms'`, or an interval.
 fn length_of(argument: &Argument<'_>, form: &str) -> Result<i64, SqlError> {
     let nanos = match argument.value {
         Expr::Interval(interval) if interval.leading_field.is_none() => {

@@ -1,4 +1,4 @@
-//! What is known about the recordings, as tables.
+//! Tables about the recordings.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use crate::database::Shared;
 
-/// The names of these tables; no alias takes one of them.
+/// The names of these tables; no alias may use one of them.
 pub(crate) const NAMES: [&str; 5] = [
     "topics",
     "recordings",
@@ -23,7 +23,7 @@ pub(crate) const NAMES: [&str; 5] = [
     "attachments",
 ];
 
-/// Adds the tables. `told` are things about the tables themselves that a person should know.
+/// Adds the tables. `told` are notes about the tables for the user.
 pub(crate) fn register(
     tables: &MemorySchemaProvider,
     shared: &Arc<Shared>,
@@ -41,7 +41,7 @@ pub(crate) fn register(
         table(attachments(shared)?)?,
     ];
     for (name, table) in NAMES.into_iter().zip(made) {
-        // A topic of that name keeps it.
+        // A topic of that name takes precedence.
         if !tables.table_exist(name) {
             tables.register_table(name.to_owned(), table)?;
         }
@@ -49,13 +49,13 @@ pub(crate) fn register(
     Ok(())
 }
 
-/// Rows that are there already, as a table.
+/// Rows in memory, as a table.
 pub(crate) fn table(batch: RecordBatch) -> Result<Arc<dyn TableProvider>> {
     let table = MemTable::try_new(batch.schema(), vec![vec![batch]])?;
     Ok(Arc::new(table))
 }
 
-/// What is wrong with the recordings. It is looked up when it is asked for: most damage is found on the way.
+/// The problems of the recordings. They are looked up at query time: most damage is found while reading.
 #[derive(Debug)]
 struct Problems {
     schema: SchemaRef,
@@ -185,7 +185,7 @@ fn problems(shared: &Shared, told: &[String]) -> Result<RecordBatch> {
     }
     for (topic, first) in shared.undecoded_topics() {
         let message = format!(
-            "a message logged at {} is not decoded: {}",
+            "a message logged at {} cannot be decoded: {}",
             first.log_time, first.reason
         );
         rows.push((

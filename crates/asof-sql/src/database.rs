@@ -43,17 +43,17 @@ use crate::{catalogue, known, meanings, points, rewrite, times, transforms};
 /// How queries run.
 #[derive(Debug, Clone)]
 pub struct SqlOptions {
-    /// Bytes that sorts, joins and groups may hold; beyond that they spill to temporary files, or fail with a reason.
+    /// Memory limit of sorts, joins and groups, in bytes; beyond it they spill to temporary files, or fail with a reason.
     pub memory: usize,
     /// Threads that read, decode and compute.
     pub threads: usize,
-    /// What is said of recordings, by their names. Where something is, each topic has it in the columns `robot`, `site` and
-    /// `tags`, and filters over them are answered before a recording is opened.
+    /// The labels of recordings, by their names. With any, each topic has the columns `robot`, `site` and
+    /// `tags`, and filters on them are answered before a recording is opened.
     pub labels: BTreeMap<String, RecordingLabels>,
 }
 
 impl Default for SqlOptions {
-    /// 1 GB, and as many threads as there are cores.
+    /// 1 GB, and one thread per core.
     fn default() -> Self {
         SqlOptions {
             memory: 1_000_000_000,
@@ -63,13 +63,13 @@ impl Default for SqlOptions {
     }
 }
 
-/// One recording or several, as tables. Nothing of them is converted or loaded beforehand.
+/// One recording or several, as tables. Nothing is converted or loaded beforehand.
 pub struct Database {
     context: SessionContext,
     shared: Arc<Shared>,
     tables: Vec<String>,
     columns: BTreeMap<String, SchemaRef>,
-    /// What reads the recordings, if not this process.
+    /// The cluster that reads the recordings, if not this process.
     #[cfg(feature = "distributed")]
     cluster: Option<Arc<dyn Cluster>>,
 }
@@ -79,9 +79,9 @@ pub struct Database {
 pub(crate) struct Shared {
     pub recordings: Vec<Opened>,
     pub options: SqlOptions,
-    /// Messages that scans have read, so far.
+    /// Messages that scans have read so far.
     pub read: AtomicU64,
-    /// Messages that could not be decoded, so far.
+    /// Messages that could not be decoded so far.
     pub undecoded: AtomicU64,
     pub stamp_order: StampOrder,
     pub ends: Ends,
@@ -118,7 +118,7 @@ impl Shared {
         }
     }
 
-    /// Recordings that were planned with elsewhere, and are read here.
+    /// Recordings that were planned elsewhere, and are read here.
     #[cfg(feature = "distributed")]
     pub fn elsewhere(recordings: Vec<Opened>, labels: BTreeMap<String, RecordingLabels>) -> Self {
         let options = SqlOptions {
@@ -128,7 +128,7 @@ impl Shared {
         Shared::new(recordings, options)
     }
 
-    /// Counts messages of a topic that could not be decoded. `first` says when the first was logged, and why.
+    /// Counts messages of a topic that could not be decoded. `first` is the log time of the first, and the reason.
     pub fn tell_undecoded(
         &self,
         topic: &str,
@@ -154,7 +154,7 @@ impl Shared {
         first.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The topic that a table's name stands for: itself, or the one that it is an alias of.
+    /// The topic of a table's name: itself, or the one that it is an alias of.
     pub fn topic_of(&self, name: &str) -> datafusion::common::Result<String> {
         let mut found = None;
         for opened in &self.recordings {
@@ -180,7 +180,7 @@ impl Shared {
     }
 }
 
-/// The answer to a query: batches of rows, as they are made.
+/// The answer to a query: batches of rows, as they are produced.
 ///
 /// Dropping it ends the query.
 pub struct QueryRows<'a> {
@@ -188,24 +188,24 @@ pub struct QueryRows<'a> {
     sql: String,
     parameters: Vec<ScalarValue>,
     running: Running,
-    /// Whether some are out already.
+    /// Whether rows were returned already.
     has_begun: bool,
 }
 
-/// A query on threads of its own. It ends when this is dropped.
+/// A query on threads of its own. It is cancelled when this is dropped.
 struct Running {
     schema: SchemaRef,
     coming: Receiver<Result<RecordBatch, DataFusionError>>,
     _task: SpawnedTask<()>,
     runtime: Option<Runtime>,
-    /// Ends it where it runs, if that is not here.
+    /// Cancels it where it runs, if that is elsewhere.
     cancel: Option<Cancel>,
 }
 
 type Cancel = Box<dyn FnOnce() + Send>;
 
 impl Drop for Running {
-    /// Nobody waits for a query that was given up: a join of a billion rows may not notice for long.
+    /// Does not wait for a cancelled query: a join of a billion rows may not notice for long.
     fn drop(&mut self) {
         if let Some(cancel) = self.cancel.take() {
             cancel();
@@ -216,12 +216,12 @@ impl Drop for Running {
     }
 }
 
-/// What came within a time that one was ready to wait.
+/// What arrived within a waiting time.
 #[derive(Debug)]
 pub enum Waited {
-    /// Rows, or why there are no more.
+    /// Rows, or the error that ended them.
     Rows(Result<RecordBatch, SqlError>),
-    /// Nothing so far; the query goes on.
+    /// Nothing so far; the query is running.
     Nothing,
     /// There are no more rows.
     End,
@@ -233,10 +233,10 @@ impl QueryRows<'_> {
         Arc::clone(&self.running.schema)
     }
 
-    /// The next rows, if they come within this time: so that a query can be watched, and given up.
+    /// The next rows, if they arrive within this time: so that a query can be watched and cancelled.
     pub fn wait(&mut self, time: Duration) -> Waited {
         let end = Instant::now() + time;
-        // The engine's own clock stands still while all its threads are busy.
+        // The engine's own clock stops while all its threads are busy.
         let mut pause = Duration::from_micros(50);
         loop {
             match self.running.coming.try_recv() {
@@ -255,8 +255,8 @@ impl QueryRows<'_> {
         }
     }
 
-    /// What came, for a person. `None` where the query was started again: stamps that a join relied on are not in
-    /// order, and nothing is out yet.
+    /// What arrived, with errors for the user. `None` where the query was restarted: stamps that a join relied on are not in
+    /// order, and no row was returned yet.
     fn taken(
         &mut self,
         rows: Result<RecordBatch, DataFusionError>,
@@ -297,18 +297,18 @@ impl Iterator for QueryRows<'_> {
     }
 }
 
-/// The topic whose stamps a join found to go back, if that is what went wrong.
+/// The topic whose stamps go back, if that is the cause of an error.
 fn topic_without_order(error: &DataFusionError) -> Option<String> {
     let cause = match error.find_root() {
         DataFusionError::External(cause) => cause,
-        // A cluster has but the sentence.
+        // A cluster returns only the message.
         other => return StampsGoBack::in_text(&other.to_string()),
     };
     let found = cause.downcast_ref::<StampsGoBack>()?;
     Some(found.topic.clone())
 }
 
-/// Hands rows on until nobody wants more.
+/// Sends rows until the receiver is dropped.
 async fn hand_on(
     mut stream: SendableRecordBatchStream,
     sender: Sender<Result<RecordBatch, DataFusionError>>,
@@ -322,7 +322,7 @@ async fn hand_on(
 }
 
 impl Database {
-    /// A database of these recordings, each with the name that its rows carry.
+    /// A database of these recordings, each with its name in the rows.
     ///
     /// They are read in as many slices of time as there are threads. Opened with one thread each
     /// (`OpenOptions::threads`), they take no more memory than a section for each slice.
@@ -340,8 +340,8 @@ impl Database {
         Database::over(shared, Ok)
     }
 
-    /// A database of recordings that a cluster reads. They are opened here to be planned with: only their summaries
-    /// are looked at, and what a query says about single messages (`at`, `FOR SYSTEM_TIME AS OF`).
+    /// A database of recordings that a cluster reads. They are opened here for planning: only their summaries
+    /// are read, and the single messages that a query asks for (`at`, `FOR SYSTEM_TIME AS OF`).
     ///
     /// # Errors
     /// When the engine cannot be started.
@@ -388,7 +388,7 @@ impl Database {
         Ok(database)
     }
 
-    /// The names of all tables: topics in their own spelling, aliases, and what is known about the recordings.
+    /// The names of all tables: topics in their own spelling, aliases, and the tables about the recordings.
     pub fn tables(&self) -> &[String] {
         &self.tables
     }
@@ -434,7 +434,7 @@ impl Database {
         })
     }
 
-    /// What a query has for columns and wants for parameters, without running it. Columns of a query whose parameters
+    /// The columns and parameters of a query, without running it. Columns of a query whose parameters
     /// are not given may have other types once they are.
     ///
     /// # Errors
@@ -451,7 +451,7 @@ impl Database {
                 });
             }
             let plan = with_values(plan, parameters)?;
-            // What the rows themselves will have; the plan as it was written knows less.
+            // The schema of the rows themselves; the plan as written is less precise.
             let physical = self.context.state().create_physical_plan(&plan).await?;
             Ok::<_, DataFusionError>(Described {
                 columns: physical.schema(),
@@ -461,7 +461,7 @@ impl Database {
         described.map_err(|error| self.failed(&error, sql))
     }
 
-    /// A statement as a plan that only reads.
+    /// A statement as a read-only plan.
     async fn plan(
         &self,
         statement: Statement,
@@ -524,12 +524,12 @@ impl Database {
     /// Runs a query, and returns all its rows.
     ///
     /// # Errors
-    /// As [`Database::query`], and when a recording cannot be read or memory is spent.
+    /// As [`Database::query`], and when a recording cannot be read or memory is exhausted.
     pub fn collect(&self, sql: &str) -> Result<Vec<RecordBatch>, SqlError> {
         self.query(sql)?.collect()
     }
 
-    /// Messages that could not be decoded so far, and the first of each topic. Of those that a cluster read, only how many.
+    /// Messages that could not be decoded so far, and the first of each topic. For a cluster, only the count.
     pub fn undecoded(&self) -> (u64, BTreeMap<String, Undecoded>) {
         let count = self.shared.undecoded.load(Ordering::Relaxed);
         #[cfg(feature = "distributed")]
@@ -596,7 +596,7 @@ impl Database {
             nested_names(schema.fields(), &mut fields);
         }
         let state = self.context.state();
-        // Sorted, so that of two that are equally near it is always the same one.
+        // Sorted, so that of two equally near names it is always the same one.
         let functions: BTreeSet<&String> = (state.scalar_functions().keys())
             .chain(state.aggregate_functions().keys())
             .chain(state.window_functions().keys())
@@ -611,12 +611,12 @@ impl Database {
     }
 }
 
-/// What a query is about, before it runs.
+/// The columns and parameters of a query, before it runs.
 #[derive(Debug, Clone)]
 pub struct Described {
     /// Its columns.
     pub columns: SchemaRef,
-    /// What it wants values for, in their order; a text where it can be anything.
+    /// The parameters, in their order; a text where the type is not determined.
     pub parameters: SchemaRef,
 }
 
@@ -637,7 +637,7 @@ fn parameters_of(plan: &LogicalPlan) -> Result<SchemaRef, DataFusionError> {
         let number = name.strip_prefix('$').and_then(|rest| rest.parse().ok());
         let Some(number) = number.filter(|number| (1..=MOST_PARAMETERS).contains(number)) else {
             return plan_err!(
-                "'{name}' is not a parameter; they are written ?, or $1, $2 and so on"
+                "'{name}' is not a parameter; parameters are written ?, or $1, $2 and so on"
             );
         };
         wanted.insert(number, field.map(|field| field.data_type().clone()));
@@ -650,7 +650,7 @@ fn parameters_of(plan: &LogicalPlan) -> Result<SchemaRef, DataFusionError> {
     Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
 }
 
-/// Nobody writes more; a number that is a slip must not make so many.
+/// The most parameters of a query; a mistyped number must not create that many.
 const MOST_PARAMETERS: usize = 1000;
 
 /// The names of all fields of structs, at any depth.

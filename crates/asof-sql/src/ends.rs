@@ -7,14 +7,14 @@ use asof_core::{Query, Stamp, TimeRange, Topics};
 
 use crate::database::Shared;
 
-/// What is known about the ends of topics, by recording and topic; `None` where they cannot be told.
+/// The ends of topics, by recording and topic; `None` where they cannot be determined.
 #[derive(Debug, Default)]
 pub(crate) struct Ends(Mutex<BTreeMap<(usize, String), Option<TimeRange>>>);
 
 impl Shared {
-    /// From the first message of a topic to its last, without looking at those between them.
+    /// From the first message of a topic to its last, without reading those between them.
     pub fn ends_of(&self, recording: usize, topic: &str) -> Option<TimeRange> {
-        // What others read is not opened here for it.
+        // Recordings that other processes read are not opened here for it.
         #[cfg(feature = "distributed")]
         if self.is_distributed {
             return None;
@@ -32,7 +32,7 @@ impl Shared {
     fn look_at_ends(&self, recording: usize, topic: &str) -> Option<TimeRange> {
         let recording = &self.recordings[recording].recording;
         let summary = recording.summary();
-        // Of a damaged recording nobody knows what is between, or before.
+        // A damaged recording may have messages before or between the known ones.
         if !summary.problems.is_empty() {
             return None;
         }

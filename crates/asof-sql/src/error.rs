@@ -1,4 +1,4 @@
-//! Why a query has no answer.
+//! Errors of queries.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use asof_core::SourceError;
 use asof_core::spelling::distance;
 use datafusion::common::{DataFusionError, SchemaError};
 
-/// Why a query has no answer.
+/// Why a query failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SqlError {
-    /// The text is not a query, or names what does not exist.
+    /// The text is not a query, or names something that does not exist.
     #[error(
         "{message}{}{}",
         .place.map(|place| format!(" ({place})")).unwrap_or_default(),
@@ -19,16 +19,16 @@ pub enum SqlError {
     Query {
         /// What is wrong with it.
         message: String,
-        /// Where in the text.
+        /// The position in the text.
         place: Option<TextPlace>,
         /// The nearest name that exists.
         suggestion: Option<String>,
     },
     /// It would write or open something. Queries only read what was opened.
-    #[error("{0} is not allowed: queries read the recordings that were named, and nothing else")]
+    #[error("{0} is not allowed: queries only read the recordings that were named")]
     NotReading(String),
-    /// It needs more memory than it may have.
-    #[error("the query needs more memory than it may have ({0}); raise the limit, or select less")]
+    /// It exceeds the memory limit.
+    #[error("the query exceeds its memory limit ({0}); raise the limit, or select less")]
     Memory(String),
     /// A recording could not be read.
     #[error(transparent)]
@@ -41,7 +41,7 @@ pub enum SqlError {
     Engine(String),
 }
 
-/// A place in the text of a query. Both numbers count from one.
+/// A position in the text of a query. Both numbers count from one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextPlace {
     /// The line.
@@ -57,7 +57,7 @@ impl fmt::Display for TextPlace {
 }
 
 impl SqlError {
-    /// A query that cannot be answered, without a place.
+    /// A query that cannot be answered, without a position.
     pub(crate) fn query(message: impl Into<String>) -> Self {
         SqlError::Query {
             message: message.into(),
@@ -66,7 +66,7 @@ impl SqlError {
         }
     }
 
-    /// What the engine said about a query, in words for a person. `known` are the tables and fields that there are.
+    /// An error of the engine, in words for a user. `known` are the existing tables and fields.
     pub(crate) fn from_engine(error: &DataFusionError, sql: &str, known: &KnownNames) -> Self {
         let span = error.diagnostic().and_then(|found| found.span);
         let spanned = span.map(|span| TextPlace {
@@ -75,7 +75,7 @@ impl SqlError {
         });
         let missing = |message: String, wanted: &str, suggestion: Option<String>| SqlError::Query {
             message,
-            // Where the engine does not say, the name itself is looked for.
+            // Where the engine gives no position, the name is searched for in the text.
             place: spanned.or_else(|| place_of_name(sql, wanted)),
             suggestion,
         };
@@ -138,16 +138,16 @@ impl SqlError {
     }
 }
 
-/// Names that a person may have meant.
+/// Names for suggestions.
 #[derive(Debug, Default)]
 pub(crate) struct KnownNames {
     pub tables: Vec<String>,
-    /// Of structs, at any depth.
+    /// Fields of structs, at any depth.
     pub fields: Vec<String>,
     pub functions: Vec<String>,
 }
 
-/// A name as it has to be written in a query.
+/// A name quoted for a query.
 fn in_quotes(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.chars().all(is_plain) {
@@ -157,7 +157,7 @@ fn in_quotes(name: &str) -> String {
     }
 }
 
-/// Something that a sentence of the engine says does not exist.
+/// Something that does not exist, according to a message of the engine.
 enum Missing<'a> {
     Table(&'a str),
     Field(&'a str),
@@ -185,7 +185,7 @@ impl<'a> Missing<'a> {
     }
 }
 
-/// What the parser says ends in the place: `… at Line: 1, Column: 8`.
+/// The parser's messages end with the position: `… at Line: 1, Column: 8`.
 fn of_parser(text: &str) -> SqlError {
     let text = text
         .trim_start_matches("sql parser error: ")
@@ -209,7 +209,7 @@ fn of_parser(text: &str) -> SqlError {
     }
 }
 
-/// Where a name stands in a query as a word of its own.
+/// The position of a name in a query, as a separate word.
 fn place_of_name(sql: &str, name: &str) -> Option<TextPlace> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '/';
     for (number, line) in sql.lines().enumerate() {
@@ -231,13 +231,13 @@ fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// The name that is most like `wanted`, if one is like it at all.
+/// The name most similar to `wanted`, if any is similar.
 fn nearest(wanted: &str, names: &[String]) -> Option<String> {
     let best = names.iter().min_by_key(|name| distance(wanted, name))?;
     (distance(wanted, best) <= most_letters(wanted)).then(|| best.clone())
 }
 
-/// How many letters a slip of the finger changes.
+/// How many letters a typing error may change.
 fn most_letters(wanted: &str) -> usize {
     wanted.chars().count().div_ceil(3)
 }

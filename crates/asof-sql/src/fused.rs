@@ -1,12 +1,12 @@
 //! As-of joins of topics of the same recordings, in one pass over all of them.
 //!
 //! Each slice of time is read once for all topics, begins with what was known before it, and holds neither side: a row of
-//! the left side waits until nothing that comes can be a better match. So the join streams, and slices run beside each
-//! other.
+//! the left side waits until no later row can be a better match. So the join streams, and slices run in
+//! parallel.
 //!
-//! Joins by `log_time` are exact by themselves, since that is the order of a recording. Joins by `stamp` are, where the
-//! stamps of the right topic never go back. Whether that is so is seen while reading ([`crate::right::StampsGoBack`]); the query is
-//! then started again with sorts.
+//! Joins by `log_time` are always exact, because that is the order of a recording. Joins by `stamp` are exact where the
+//! stamps of the right topic never go back. That is checked while reading ([`crate::right::StampsGoBack`]); if they do, the
+//! query restarts with sorts.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -40,7 +40,7 @@ use crate::right::{RightSide, RightTopic, times_of};
 use crate::scan::TopicScan;
 use crate::topic::{LOG_TIME, STAMP, Slice};
 
-/// A topic with those that are joined with it, in slices of time.
+/// A topic and the topics joined with it, in slices of time.
 #[derive(Debug, Clone)]
 pub(crate) struct AsofScan {
     pub shared: Arc<Shared>,
@@ -92,7 +92,7 @@ impl AsofScan {
             left.downcast_ref::<AsofScan>()?.clone()
         };
         let (left_time, right_time) = (condition.left_time, condition.right_time);
-        // A time of a topic that was joined before is not known when the left row is read.
+        // The time of a topic joined before is not known when the left row is read.
         let is_of_left = left_time < fused.left.output.fields().len();
         let time_of = |shape: &Shape, place: usize| {
             [LOG_TIME, STAMP]
@@ -136,7 +136,7 @@ impl AsofScan {
 
 #[cfg(feature = "distributed")]
 impl AsofScan {
-    /// The same of other recordings: of a plan, what another process does.
+    /// The same over other recordings, for another process.
     pub fn of_slices(
         left: Shape,
         rights: Vec<RightTopic>,
@@ -290,7 +290,7 @@ impl Pass {
         Ok(())
     }
 
-    /// Takes a batch of all topics in.
+    /// Takes a batch of all topics.
     fn take(&mut self, batch: &Batch) -> Result<()> {
         let mut left = Vec::new();
         for run in runs(batch) {
@@ -324,7 +324,7 @@ impl Pass {
         self.memory.try_resize(waiting + known)
     }
 
-    /// Finds the matches that nothing after `horizon` can better.
+    /// Finds the matches that no row after `horizon` can improve.
     fn settle(&mut self, recording: &dyn Recording, horizon: i64) -> Result<()> {
         for place in 0..self.rights.len() {
             self.settle_one(place, recording, horizon)?;
@@ -353,7 +353,7 @@ impl Pass {
         Ok(())
     }
 
-    /// After the slice: what the last rows still wait for.
+    /// Reads beyond the slice what the last rows still wait for.
     fn read_on(&mut self, recording: &dyn Recording) -> Result<()> {
         let end = self.slice.range.end;
         for place in 0..self.rights.len() {
@@ -383,7 +383,7 @@ impl Pass {
         Ok(())
     }
 
-    /// Hands out what has all its matches. Whether more is wanted.
+    /// Sends rows that have all their matches. Returns whether more are wanted.
     fn hand_out(&mut self, send: &mut dyn FnMut(RecordBatch) -> bool) -> Result<bool> {
         while let Some(rows) = self.waiting.front() {
             let count = rows.batch.num_rows();
@@ -404,7 +404,7 @@ impl Pass {
         Ok(true)
     }
 
-    /// The left rows beside those that they match.
+    /// The left rows beside their matches.
     fn join(&self, rows: &LeftRows) -> Result<RecordBatch> {
         let mut columns = rows.batch.columns().to_vec();
         for (right, matches) in self.rights.iter().zip(&rows.matches) {

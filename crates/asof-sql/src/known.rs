@@ -1,4 +1,4 @@
-//! What was known as of an instant: table functions over `backfill`.
+//! Table functions over `backfill`: what was known as of an instant.
 
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ impl TableFunctionImpl for At {
     }
 }
 
-/// One topic as of an instant: a row for each recording that knew it by then.
+/// One topic as of an instant: a row for each recording that had a message by then.
 #[derive(Debug)]
 struct AsOf(Arc<Shared>);
 
@@ -126,7 +126,7 @@ fn row(topic: &TopicTable, recording: usize, known: &Batch) -> Result<RecordBatc
     Ok(rows.pop().map_or_else(empty, |rows| rows.batch))
 }
 
-/// A time as it is written in a query: a text in any of asof's forms, or a timestamp.
+/// A time in a query: a text in any of asof's forms, or a timestamp.
 fn time_of(expr: &Expr, shared: &Shared) -> Result<Stamp> {
     if let Expr::Literal(ScalarValue::TimestampNanosecond(Some(nanos), _), _) = expr {
         return Ok(Stamp::from_nanos(*nanos));

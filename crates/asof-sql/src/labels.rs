@@ -1,7 +1,7 @@
-//! What people, paths and metadata say of recordings, as columns of every topic and of what messages mean: of which robot, from
-//! which site, and tags.
+//! Labels of recordings, from users, paths and metadata, as columns of every topic and of the tables of meanings: robot,
+//! site, and tags.
 //!
-//! A filter over these, and over the name of the recording, is answered before any recording is opened.
+//! A filter on these, and on the name of the recording, is answered before any recording is opened.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use datafusion::logical_expr::Expr;
 use crate::database::Shared;
 use crate::topic::RECORDING;
 
-/// What is said of a recording.
+/// The labels of a recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordingLabels {
     /// The robot that made it.
     pub robot: Option<String>,
-    /// Where it was made.
+    /// The site where it was made.
     pub site: Option<String>,
     /// Everything else.
     pub tags: BTreeMap<String, String>,
@@ -34,7 +34,7 @@ const SITE: &str = "site";
 const TAGS: &str = "tags";
 
 impl RecordingLabels {
-    /// A label as a column of so many rows; `None` where there is no label of that name.
+    /// A label as a column of this many rows; `None` where there is no label of that name.
     pub(crate) fn column(&self, name: &str, rows: usize) -> Option<ArrayRef> {
         let text = |text: &Option<String>| -> ArrayRef {
             let all = std::iter::repeat_n(text.as_deref(), rows);
@@ -51,13 +51,13 @@ impl RecordingLabels {
 
 #[cfg(feature = "distributed")]
 impl RecordingLabels {
-    /// As a text that another process reads.
+    /// Serialized for another process.
     pub(crate) fn to_text(&self) -> String {
         let Self { robot, site, tags } = self;
         serde_json::json!({ ROBOT: robot, SITE: site, TAGS: tags }).to_string()
     }
 
-    /// From such a text; it comes from outside, and what is not there is not said.
+    /// Deserialized; the text comes from outside, and anything missing is empty.
     pub(crate) fn from_text(text: &str) -> Self {
         let said: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
         let word = |name: &str| said[name].as_str().map(str::to_owned);
@@ -78,7 +78,7 @@ fn maps<'a>(all: impl Iterator<Item = &'a BTreeMap<String, String>>) -> ArrayRef
             maps.keys().append_value(key);
             maps.values().append_value(value);
         }
-        // Keys and values were appended together, so there are as many of both.
+        // Keys and values were appended together, so their numbers are equal.
         let appended = maps.append(true);
         debug_assert!(appended.is_ok());
     }
@@ -100,7 +100,7 @@ pub(crate) fn is_label(name: &str) -> bool {
     [ROBOT, SITE, TAGS].contains(&name)
 }
 
-/// The columns for a table that has these already: none where nothing is said of any recording. A field of the messages
+/// The columns for a table that has these already: none where no recording has labels. A field of the messages
 /// keeps its name.
 pub(crate) fn fields_beside(shared: &Shared, is_taken: impl Fn(&str) -> bool) -> Vec<Field> {
     if shared.options.labels.is_empty() {
@@ -110,7 +110,7 @@ pub(crate) fn fields_beside(shared: &Shared, is_taken: impl Fn(&str) -> bool) ->
     all.filter(|label| !is_taken(label.name())).collect()
 }
 
-/// The filters of these that can be answered by names and labels alone.
+/// The filters among these that names and labels alone can answer.
 pub(crate) fn about_recordings<'a>(filters: &'a [Expr], labels: &[String]) -> Vec<&'a Expr> {
     let filters = filters.iter();
     let about = filters.filter(|filter| is_about_recordings(filter, labels));
@@ -122,7 +122,7 @@ pub(crate) fn names() -> [String; 3] {
     [ROBOT, SITE, TAGS].map(str::to_owned)
 }
 
-/// Whether a filter can be answered by names and labels alone, those of these names.
+/// Whether names and labels, those of these names, can answer a filter.
 pub(crate) fn is_about_recordings(filter: &Expr, labels: &[String]) -> bool {
     let columns = filter.column_refs();
     let is_known = |column: &&Column| column.name == RECORDING || labels.contains(&column.name);
@@ -143,13 +143,13 @@ pub(crate) fn is_about_recordings(filter: &Expr, labels: &[String]) -> bool {
 }
 
 impl Shared {
-    /// A label of a recording as a column; `None` where nothing is said of it.
+    /// A label of a recording as a column; `None` where it has none.
     pub fn label(&self, recording: usize, name: &str, rows: usize) -> Option<ArrayRef> {
         let opened = self.recordings.get(recording)?;
         self.options.labels.get(&opened.name)?.column(name, rows)
     }
 
-    /// What is said of all recordings.
+    /// The labels of all recordings.
     fn labelled(&self) -> Result<RecordBatch> {
         let nothing = RecordingLabels::default();
         let said = |name: &str| self.options.labels.get(name).unwrap_or(&nothing);
@@ -172,7 +172,7 @@ impl Shared {
         )?)
     }
 
-    /// The recordings that pass all of these filters, which are about recordings; `None` where there is no filter.
+    /// The recordings that pass all of these filters, which are about recordings; `None` without filters.
     pub fn recordings_that(
         &self,
         filters: &[&Expr],

@@ -1,7 +1,7 @@
-//! How far the stamps of a topic are from the times at which its messages were logged.
+//! The distance between the stamps of a topic and the log times of its messages.
 //!
-//! No index of a recording knows stamps, so a query about them reads every message of its topic, the first time. The scan
-//! notes how far stamps and log times were apart at most, and from then on a range of stamps is a range of log times.
+//! No index of a recording has stamps, so a query about them reads every message of its topic the first time. The scan
+//! notes the largest distance between stamps and log times, and from then on a range of stamps is a range of log times.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,11 +14,11 @@ use crate::assemble::{Assembled, Shape};
 use crate::database::Shared;
 use crate::topic::{STAMP, Slice};
 
-/// What is known about the topics that were read as a whole, by recording and topic.
+/// The lags of the topics that were read completely, by recording and topic.
 #[derive(Debug, Default)]
 pub(crate) struct Lags(Mutex<BTreeMap<(usize, String), Lag>>);
 
-/// The least and the most that a stamp is after the time at which its message was logged; mostly both are negative.
+/// The least and the most by which a stamp is after the log time of its message; usually both are negative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lag {
     least: i64,
@@ -26,7 +26,7 @@ pub(crate) struct Lag {
 }
 
 impl Default for Lag {
-    /// Of no message.
+    /// For no message.
     fn default() -> Self {
         Lag {
             least: i64::MAX,
@@ -49,7 +49,7 @@ impl Lag {
         }
     }
 
-    /// When messages with these stamps were logged. Distances that do not fit are ends of time, which hold.
+    /// The log times of messages with these stamps. Sums that overflow become the ends of time, which is correct.
     fn logged(self, stamps: TimeRange) -> TimeRange {
         if self.least > self.most || stamps.is_empty() {
             return TimeRange::EMPTY;
@@ -68,7 +68,7 @@ impl Lag {
 }
 
 impl Shared {
-    /// When messages of a topic with these stamps were logged, where that is known.
+    /// The log times of messages of a topic with these stamps, where known.
     pub fn logged_with(
         &self,
         recording: usize,
@@ -84,7 +84,7 @@ impl Shared {
     }
 
     fn set_lag(&self, recording: usize, topic: &str, lag: Lag) {
-        // What still grows may bring other stamps.
+        // A growing recording may bring other stamps.
         if !self.recordings[recording].recording.growth().is_growing() {
             let mut known = self.lags.0.lock().unwrap_or_else(PoisonError::into_inner);
             known.insert((recording, topic.to_owned()), lag);
@@ -92,12 +92,12 @@ impl Shared {
     }
 }
 
-/// Notes the lags that the slices of a scan see.
+/// Collects the lags that the slices of a scan see.
 #[derive(Debug)]
 pub(crate) struct LagWatch {
     shared: Arc<Shared>,
     topic: String,
-    /// The slices that cover all of each recording.
+    /// The slices that cover each recording completely.
     slices: Vec<Slice>,
     seen: Mutex<BTreeMap<usize, Lag>>,
 }
@@ -112,7 +112,7 @@ impl LagWatch {
         }
     }
 
-    /// A slice has been read to its end. When all slices of its recording have, the lag is known.
+    /// Reports a slice that was read to its end. When all slices of its recording are, the lag is known.
     pub fn tell(&self, partition: usize, lag: Lag) {
         let Some(recording) = self.slices.get(partition).map(|slice| slice.recording) else {
             return;
@@ -130,14 +130,14 @@ impl LagWatch {
 }
 
 impl Lag {
-    /// Takes in rows whose column at `place` is the stamp.
+    /// Adds rows whose column at `place` is the stamp.
     pub fn add_rows(&mut self, rows: &Assembled, place: usize) {
         let stamps = rows.batch.column(place);
         let Some(stamps) = stamps.as_primitive_opt::<TimestampNanosecondType>() else {
             return;
         };
         for (row, logged) in rows.logged.iter().enumerate() {
-            // What has no stamp is not found by one.
+            // A message without a stamp is not found by one.
             if stamps.is_valid(row) {
                 self.add(stamps.value(row), *logged);
             }
@@ -145,7 +145,7 @@ impl Lag {
     }
 }
 
-/// Which of the columns that come out is the stamp.
+/// The index of the stamp among the output columns.
 pub(crate) fn stamp_in(shape: &Shape) -> Option<usize> {
     (0..shape.output.fields().len()).find(|place| shape.is_column(*place, STAMP))
 }

@@ -1,4 +1,4 @@
-//! What plans have in common that read recordings: they have no inputs, and slices of time as their partitions.
+//! What plans that read recordings share: they have no inputs, and slices of time as their partitions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use datafusion::physical_plan::{Partitioning, PlanProperties};
 use crate::assemble::Shape;
 use crate::topic::LOG_TIME;
 
-/// The methods of a plan without inputs that has its properties in a field.
+/// The methods of a plan without inputs that keeps its properties in a field.
 macro_rules! leaf {
     () => {
         fn properties(&self) -> &Arc<PlanProperties> {
@@ -43,10 +43,10 @@ macro_rules! leaf {
 }
 pub(crate) use leaf;
 
-/// Which slices the partitions of a plan read.
+/// The slices that the partitions of a plan read.
 ///
 /// A few slices are a partition each, and each is in order. Of many, such as those of a fleet, only some are open at a
-/// time: partitions take turns, one after the other of neighbours, and what needs an order sorts.
+/// time: a partition reads neighbouring slices one after the other, and an order needs a sort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Partitions {
     slices: usize,
@@ -54,21 +54,21 @@ pub(crate) struct Partitions {
 }
 
 /// More slices than this take turns.
-const MOST_AT_ONCE: usize = 64;
-/// So many are read at a time where they take turns, if there are not more threads: they wait for disks and networks.
-const OPEN_IN_TURNS: usize = 16;
+const MAX_SINGLE_SLICES: usize = 64;
+/// How many are read at a time when they take turns, unless there are more threads: they wait for disks and networks.
+const MAX_OPEN_SLICES: usize = 16;
 
 impl Partitions {
     pub fn of(slices: usize, threads: usize) -> Self {
-        let count = if slices > MOST_AT_ONCE.max(threads) {
-            OPEN_IN_TURNS.max(threads)
+        let count = if slices > MAX_SINGLE_SLICES.max(threads) {
+            MAX_OPEN_SLICES.max(threads)
         } else {
             slices
         };
         Partitions { slices, count }
     }
 
-    /// How many there are: one where there is nothing to read at all.
+    /// How many there are: one where there is nothing to read.
     pub fn count(self) -> usize {
         self.count.max(1)
     }
@@ -78,7 +78,7 @@ impl Partitions {
         self.count == self.slices
     }
 
-    /// The places of the slices that a partition reads, one after the other.
+    /// The indexes of the slices that a partition reads, one after the other.
     pub fn slices(self, partition: usize) -> Result<impl Iterator<Item = usize> + Send + 'static> {
         let step = self.count();
         if partition >= step {
@@ -98,7 +98,7 @@ impl fmt::Display for Partitions {
     }
 }
 
-/// Slices beside each other, each in order of the `log_time` of this topic, whose columns come first.
+/// Parallel slices, each in order of the `log_time` of this topic, whose columns come first.
 pub(crate) fn in_order_of(
     topic: &Shape,
     schema: &SchemaRef,
@@ -133,7 +133,7 @@ pub(crate) fn show_expressions<'a>(
     Ok(TreeNodeRecursion::Continue)
 }
 
-/// What a decoder is asked for, as `EXPLAIN` says it.
+/// The decoded fields, as shown by `EXPLAIN`.
 pub(crate) fn decoded(shape: &Shape) -> String {
     if shape.paths.is_empty() {
         "nothing decoded".to_owned()
@@ -151,7 +151,7 @@ mod tests {
         for slices in [0, 1, 2, 63, 64, 65, 1000] {
             for threads in [1, 4, 100] {
                 let partitions = Partitions::of(slices, threads);
-                assert!(partitions.count() <= MOST_AT_ONCE.max(threads));
+                assert!(partitions.count() <= MAX_SINGLE_SLICES.max(threads));
                 let all = (0..partitions.count()).map(|one| partitions.slices(one).expect("one"));
                 let mut all: Vec<usize> = all.flatten().collect();
                 all.sort_unstable();

@@ -1,8 +1,8 @@
 //! SQL over robot recordings, in place: every topic a table.
 //!
 //! A `Database` is one recording or several, opened and not converted. A topic is a table by its own name in quotes
-//! (`"/odom"`), and by a plain alias where that is unique (`odom`, `camera_image`). Columns are the fields of its
-//! messages, nested ones reached by dots, after `recording`, `log_time`, `publish_time`, `stamp` and `sequence`.
+//! (`"/odom"`), and by a plain alias where that is unique (`odom`, `camera_image`). Columns are `recording`, `log_time`,
+//! `publish_time`, `stamp` and `sequence`, then the fields of its messages; dots select nested ones.
 //!
 //! ```
 //! # #[cfg(feature = "engine")]
@@ -29,9 +29,9 @@
 //! # fn main() {}
 //! ```
 //!
-//! The engine is [DataFusion](https://datafusion.apache.org), behind the feature `engine`: without it this crate is
-//! empty, so that a build of all of asof does not wait for it. With the feature `flight` a database answers the clients
-//! of Arrow Flight SQL, over JDBC, ADBC and the like: `FlightServer`.
+//! The engine is [DataFusion](https://datafusion.apache.org), with the feature `engine`: without it this crate is
+//! empty, so that a build of all of asof does not wait for it. With the feature `flight`, `FlightServer` serves a database
+//! over Arrow Flight SQL, for JDBC, ADBC and similar clients.
 
 #![forbid(unsafe_code)]
 #![cfg(feature = "engine")]
@@ -72,7 +72,7 @@ mod view;
 mod windows;
 
 pub use database::{Database, Described, QueryRows, SqlOptions, Undecoded, Waited};
-/// Arrow, as DataFusion has it.
+/// The version of Arrow that DataFusion uses.
 pub use datafusion::arrow;
 /// The value of a parameter.
 pub use datafusion::common::ScalarValue;

@@ -1,4 +1,4 @@
-//! What a side of an as-of join has said so far, and which of it belongs to a row of the other.
+//! The rows of one side of an as-of join so far, and which of them matches a row of the other.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,18 +7,18 @@ use datafusion::arrow::row::OwnedRow;
 
 use crate::asof::Direction;
 
-/// Where a row of the right side is.
+/// The position of a row of the right side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RowAt {
     pub batch: u64,
     pub row: usize,
 }
 
-/// What belongs to a row of the left side.
+/// The match of a row of the left side.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Match {
     pub place: RowAt,
-    /// The one after it, and how far towards that, for what lies between them.
+    /// The row after it, and the fraction of the way to it, for interpolation.
     pub next: (RowAt, f64),
 }
 
@@ -31,7 +31,7 @@ impl From<RowAt> for Match {
     }
 }
 
-/// What the right side has said so far, as far as it can still matter.
+/// The rows of the right side so far, as long as they can still match.
 pub(crate) struct Known {
     pub direction: Direction,
     tolerance: Option<i64>,
@@ -51,7 +51,7 @@ impl Known {
         }
     }
 
-    /// Whether a row at `next` has to be taken in before one at `time` can be answered.
+    /// Whether a row at `next` must be added before one at `time` can be answered.
     pub fn needs(&self, key: Option<&OwnedRow>, time: i64, next: i64) -> bool {
         if let Direction::Backward { or_equal } = self.direction {
             return next < time || (or_equal && next == time);
@@ -89,7 +89,7 @@ impl Known {
 
     pub fn choose(&mut self, key: Option<&OwnedRow>, time: i64) -> Option<Match> {
         let rows = self.rows.get_mut(&key.cloned())?;
-        // The left side goes on: of what is before this row, the last one alone can matter again.
+        // The left side advances: of the rows before this one, only the last can match again.
         let is_forward = matches!(self.direction, Direction::Forward { .. });
         while rows.len() > 1 && (rows[1].0 < time || (rows[1].0 == time && !is_forward)) {
             rows.pop_front();
@@ -130,13 +130,13 @@ impl Known {
         is_near(at).then(|| place.into())
     }
 
-    /// What the batches take that are held.
+    /// The size of the batches that are held.
     pub fn bytes(&self) -> usize {
         let batches = self.batches.values();
         batches.map(RecordBatch::get_array_memory_size).sum()
     }
 
-    /// Lets go of batches that no key looks at any more.
+    /// Drops batches that no key refers to any more.
     pub fn tidy(&mut self) {
         let mut needed: Vec<u64> = vec![self.newest];
         needed.extend(self.rows.values().flatten().map(|(_, place)| place.batch));

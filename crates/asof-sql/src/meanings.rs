@@ -1,4 +1,4 @@
-//! What messages mean, as tables: a row for each transform, each line of a log, each diagnostic status.
+//! Tables of meanings: a row for each transform, each line of a log, each diagnostic status.
 
 use std::collections::BTreeMap;
 #[cfg(feature = "distributed")]
@@ -32,7 +32,7 @@ use crate::view::{Part, View, ViewTable};
 
 const TOPIC: &str = "topic";
 
-/// A table of all messages that mean one thing, whatever their types.
+/// A table of all messages with one meaning, of any type.
 struct Meaning {
     table: &'static str,
     archetype: &'static str,
@@ -58,7 +58,7 @@ const MEANINGS: [Meaning; 3] = [
     },
 ];
 
-/// The tables of what the recordings have messages for.
+/// The tables of the meanings that the recordings have messages for.
 pub(crate) fn register(tables: &MemorySchemaProvider, shared: &Arc<Shared>) -> Result<()> {
     for meaning in &MEANINGS {
         let Some(table) = meaning.table_of(shared) else {
@@ -121,7 +121,7 @@ impl Meaning {
         })
     }
 
-    /// The columns of a channel's messages, seen as what they mean.
+    /// The columns of a channel's messages, seen as their meaning.
     fn columns(&self, channel: &Arc<Channel>) -> Option<Fields> {
         let layers = Layers::standard().only("semantic");
         let table = layers.assign(channel, &Projection::All, &[]).1?;
@@ -132,12 +132,12 @@ impl Meaning {
     }
 }
 
-/// A row for each of what is meant, of all recordings.
+/// A row for each of one meaning, of all recordings.
 #[derive(Debug)]
 struct MeaningTable {
     schema: SchemaRef,
     shared: Arc<Shared>,
-    /// The topics that have it, by the places of their recordings.
+    /// The topics that have it, by the indexes of their recordings.
     topics: BTreeMap<usize, Vec<String>>,
     each: Option<&'static str>,
     labels: Vec<String>,
@@ -146,7 +146,7 @@ struct MeaningTable {
 impl View for MeaningTable {
     type Part = MeaningPart;
 
-    // Messages of several topics, and rows that carry their own times.
+    // Messages of several topics, and rows with times of their own.
     const ORDER: Option<&'static str> = None;
 
     fn schema(&self) -> &SchemaRef {
@@ -212,7 +212,7 @@ pub(crate) fn unfolded_list(name: &str) -> Option<&'static str> {
     lists.find(|list| *list == name)
 }
 
-/// The topic that a filter leaves alone.
+/// The topic that a filter selects.
 fn topic_of(filter: &Expr) -> Option<&str> {
     let Expr::BinaryExpr(BinaryExpr {
         left,
@@ -229,7 +229,7 @@ fn topic_of(filter: &Expr) -> Option<&str> {
     name.filter(|_| column.name == TOPIC)
 }
 
-/// The part of such a table that one recording has.
+/// The part of such a table from one recording.
 #[derive(Debug)]
 pub(crate) struct MeaningPart {
     pub schema: SchemaRef,
@@ -281,7 +281,7 @@ impl Part for MeaningPart {
 }
 
 impl MeaningPart {
-    /// The rows with the columns of the whole table.
+    /// The rows with the columns of the complete table.
     fn dressed(&self, rows: &RecordBatch, topic: &str, recording: &str) -> Result<RecordBatch> {
         let count = rows.num_rows();
         let text = |text: &str| -> ArrayRef {
@@ -308,7 +308,7 @@ impl MeaningPart {
 }
 
 impl MeaningPart {
-    /// A column that the messages have not got. No meaning has a column of a label's name.
+    /// A column that the messages lack. No meaning has a column with the name of a label.
     fn label_or_null(&self, field: &Field, rows: usize) -> ArrayRef {
         let label = labels::is_label(field.name())
             .then(|| self.shared.label(self.recording, field.name(), rows));
@@ -350,7 +350,7 @@ fn unfolded(batch: &RecordBatch, each: Option<&str>) -> Result<RecordBatch> {
     )?)
 }
 
-/// For each element of all lists the row that it is of, and the elements.
+/// For each element of all lists its row, and the elements.
 fn elements_of(list: &ListArray) -> (UInt32Array, Option<StructArray>) {
     let mut rows: Vec<u32> = Vec::new();
     for row in 0..list.len() {
@@ -365,7 +365,7 @@ fn elements_of(list: &ListArray) -> (UInt32Array, Option<StructArray>) {
     let (first, last) = (offsets[0] as usize, offsets[list.len()] as usize);
     let values = list.values().slice(first, last - first);
     let elements = values.as_struct_opt().cloned();
-    // A list that is null has no elements, whatever lies below it.
+    // A null list has no elements, whatever its child array holds.
     let is_whole = elements.as_ref().is_some_and(|all| all.len() == rows.len());
     (UInt32Array::from(rows), elements.filter(|_| is_whole))
 }

@@ -32,7 +32,7 @@ use crate::between::between;
 use crate::matching::{Known, Match, RowAt};
 use crate::windows::Windows;
 
-/// Bytes of the right side that are held until what was matched with them is handed out.
+/// Bytes of the right side that are held until their matches are sent.
 const MOST_HELD: usize = 32 << 20;
 
 /// Merges two inputs that are in order of time.
@@ -84,7 +84,7 @@ impl AsofJoinExec {
     }
 }
 
-/// In order of time, those without one at the end.
+/// In order of time, rows without a time at the end.
 fn in_order(time: &Arc<dyn PhysicalExpr>) -> Option<OrderingRequirements> {
     let options = SortOptions {
         descending: false,
@@ -306,7 +306,7 @@ struct Merge {
     known: Known,
     joined: Joined,
     memory: MemoryReservation,
-    /// What has come of the right side and is not taken in yet.
+    /// Rows of the right side that have arrived and are not added yet.
     coming: Option<(Keyed, usize)>,
     is_over: bool,
 }
@@ -328,7 +328,7 @@ impl Merge {
                         break;
                     };
                     self.coming = Some((batch, 0));
-                    // What was matched so far goes out, so that it holds no batch of the right side back.
+                    // Matches so far are sent, so that they keep no batch of the right side alive.
                     if self.known.bytes() > MOST_HELD
                         && !self
                             .hand_out(&left, &mut done, &mut matches, &sender)
@@ -349,14 +349,14 @@ impl Merge {
         Ok(())
     }
 
-    /// Takes in what has come of the right side up to what this row needs. Whether there may be more.
+    /// Adds arrived rows of the right side as far as this row needs them. Returns whether there may be more.
     fn needs_more(&mut self, key: Option<&OwnedRow>, time: i64) -> bool {
         let Some((batch, at)) = &mut self.coming else {
             return !self.is_over;
         };
         while *at < batch.batch.num_rows() {
             let next = batch.time(*at);
-            // Those without a time are at the end, and match nothing.
+            // Rows without a time are at the end, and match nothing.
             if next.is_some_and(|next| !self.known.needs(key, time, next)) {
                 return false;
             }
@@ -369,7 +369,7 @@ impl Merge {
         true
     }
 
-    /// Hands out the rows of the left side that have their matches. Whether more are wanted.
+    /// Sends the rows of the left side that have their matches. Returns whether more are wanted.
     async fn hand_out(
         &mut self,
         left: &Keyed,
@@ -393,7 +393,7 @@ impl Merge {
         Ok(true)
     }
 
-    /// The left rows beside those that they match.
+    /// The left rows beside their matches.
     fn join(&self, left: &RecordBatch, matches: &[Option<Match>]) -> Result<RecordBatch> {
         let place = |found: &Option<Match>| found.map(|found| found.place);
         let places: Vec<Option<RowAt>> = matches.iter().map(place).collect();
@@ -415,14 +415,14 @@ impl Merge {
     }
 }
 
-/// What comes out of a join.
+/// The output of a join.
 pub(crate) struct Joined {
     pub schema: SchemaRef,
     pub right_schema: SchemaRef,
 }
 
 impl Joined {
-    /// The columns of the right side at these places; null where there is none.
+    /// The columns of the right side at these positions; null where there is none.
     pub fn taken(
         &self,
         batches: &HashMap<u64, RecordBatch>,

@@ -1,4 +1,4 @@
-//! Which parts of a nested column a projection looks at.
+//! The parts of a nested column that a projection uses.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use datafusion::common::ScalarValue;
 use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
-/// For each column, the paths within it that are looked at; `None` where all of it is, or it is not a struct.
+/// For each column, the paths within it that are used; `None` where all of it is, or it is not a struct.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Paths(Vec<Vec<Option<Vec<String>>>>);
 
 impl Paths {
-    /// What these expressions look at, of so many columns.
+    /// What these expressions use, of this many columns.
     pub fn of<'a>(
         columns: usize,
         exprs: impl IntoIterator<Item = &'a Arc<dyn PhysicalExpr>>,
@@ -24,12 +24,12 @@ impl Paths {
         paths
     }
 
-    /// Whether a column is looked at, at all.
+    /// Whether a column is used at all.
     pub fn has(&self, column: usize) -> bool {
         self.0.get(column).is_some_and(|paths| !paths.is_empty())
     }
 
-    /// The field with what is looked at alone, and the paths of it for a decoder.
+    /// The field reduced to what is used, and its paths for a decoder.
     pub fn narrowed(&self, column: usize, field: &FieldRef) -> (FieldRef, Vec<String>) {
         let name = field.name().clone();
         let paths = self.0.get(column).map(Vec::as_slice).unwrap_or_default();
@@ -81,7 +81,7 @@ fn field_path(expr: &Arc<dyn PhysicalExpr>) -> Option<(usize, Vec<String>)> {
     Some((column, path))
 }
 
-/// The struct with the fields that some path goes through.
+/// The struct with only the fields on some path.
 fn narrow(field: &FieldRef, paths: &[&[String]]) -> FieldRef {
     let DataType::Struct(children) = field.data_type() else {
         return Arc::clone(field);

@@ -12,11 +12,11 @@ use crate::assemble::{Assembler, Shape, external, runs};
 use crate::database::Shared;
 use crate::topic::STAMP;
 
-/// Recordings up to this size are looked through before a join by stamp relies on their order. Of larger ones it is
-/// taken for granted until a join finds otherwise: looking would take as long as the query.
+/// Recordings up to this size are scanned before a join by stamp relies on their order. For larger ones the order is
+/// assumed until a join finds otherwise: scanning would take as long as the query.
 const MAX_SURVEYED_BYTES: u64 = 32 << 20;
 
-/// What is known about the order of stamps, by recording and topic.
+/// The known order of stamps, by recording and topic.
 #[derive(Debug, Default)]
 pub(crate) struct StampOrder(Mutex<BTreeMap<(usize, String), bool>>);
 
@@ -39,7 +39,7 @@ impl Shared {
         if let Some(known) = self.stamp_order.known(&key) {
             return known;
         }
-        // Others read them, and tell.
+        // Other processes read them, and report it.
         #[cfg(feature = "distributed")]
         if self.is_distributed {
             return true;
@@ -48,7 +48,7 @@ impl Shared {
         if size > MAX_SURVEYED_BYTES {
             return true;
         }
-        // What cannot be read is told by the query itself.
+        // A read error is reported by the query itself.
         let is_in_order = look_through(self, recording, topic).unwrap_or(false);
         self.stamp_order.set(key, is_in_order);
         is_in_order

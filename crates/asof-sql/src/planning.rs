@@ -1,4 +1,4 @@
-//! How as-of joins are planned: filters go below them, topics of the same recordings are read in one pass.
+//! Plans as-of joins: filters go below them, and topics of the same recordings are read in one pass.
 
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ use crate::pushdown::Wanted;
 use crate::scan::TopicScan;
 use crate::topic::RECORDING;
 
-/// Brings comparisons of times down to the left side of as-of joins: every row of it has exactly one row in the answer.
-/// Other filters stay above, where they do not stand between a join and its topics.
+/// Pushes comparisons of times down to the left side of as-of joins: every row of it has exactly one row in the answer.
+/// Other filters stay above, where they are not between a join and its topics.
 #[derive(Debug)]
 pub(crate) struct AsofFilterRule;
 
@@ -50,7 +50,7 @@ impl OptimizerRule for AsofFilterRule {
         let LogicalPlan::Filter(filter) = &plan else {
             return Ok(Transformed::no(plan));
         };
-        // A projection that only leaves columns out may stand between them.
+        // A projection that only drops columns may be between them.
         let between = match &*filter.input {
             LogicalPlan::Projection(between) => Some(between).filter(|between| {
                 let mut exprs = between.expr.iter();
@@ -89,12 +89,12 @@ impl OptimizerRule for AsofFilterRule {
     }
 }
 
-/// Whether a topic takes a filter wholly, so that nothing stands between it and a join.
+/// Whether a topic handles a filter completely, so that nothing is between it and a join.
 fn is_taken(filter: &Expr) -> bool {
     Wanted::default().narrow(filter) || labels::is_about_recordings(filter, &labels::names())
 }
 
-/// Plans queries, as-of joins among them.
+/// Plans queries with as-of joins.
 #[derive(Debug)]
 pub(crate) struct AsofPlanner;
 
@@ -173,7 +173,7 @@ impl ExtensionPlanner for AsofExtension {
     }
 }
 
-/// Whether rows only have to be of the same recording.
+/// Whether the only key is the recording.
 fn is_within_recordings(on: &[(Expr, Expr)]) -> bool {
     let is_recording =
         |expr: &Expr| matches!(expr, Expr::Column(column) if column.name == RECORDING);
@@ -185,7 +185,7 @@ fn place_of(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
     Some(column.index())
 }
 
-/// A scan with the projection that stands above it within.
+/// A scan with the projection above it absorbed.
 fn absorbed(plan: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
     let projection = plan.downcast_ref::<ProjectionExec>();
     let scan = projection.and_then(|projection| {

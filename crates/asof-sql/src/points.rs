@@ -37,7 +37,7 @@ const FRAME: &str = "frame_id";
 const INDEX: &str = "index";
 const OWN: [&str; 5] = [RECORDING, LOG_TIME, STAMP, FRAME, INDEX];
 
-/// `points(topic)`, or `points(topic, 1000)` with at most so many points of each message.
+/// `points(topic)`, or `points(topic, 1000)` with at most this many points of each message.
 #[derive(Debug)]
 struct Points(Arc<Shared>);
 
@@ -76,18 +76,18 @@ impl TableFunctionImpl for Points {
     }
 }
 
-const FORM: &str = "points takes a topic of scans or clouds, and how many points of each message at most: points(\"/scan\", 1000)";
+const FORM: &str = "points takes a topic of scans or clouds, and optionally the most points of each message: points(\"/scan\", 1000)";
 
-/// A column of points: what it is called, and its type.
+/// A column of points: its name and type.
 #[derive(Debug, Clone, PartialEq)]
 struct PointColumn {
-    /// As the cloud has it.
+    /// The name in the cloud.
     field: String,
     name: String,
     data_type: DataType,
 }
 
-/// The columns that the points of a topic have, as the first message of each recording says.
+/// The columns of the points of a topic, from the first message of each recording.
 fn columns_of(topic: &TopicTable) -> Result<Vec<PointColumn>> {
     let mut columns: Vec<PointColumn> = Vec::new();
     let (mut why, mut has_scans) = (None, false);
@@ -95,7 +95,7 @@ fn columns_of(topic: &TopicTable) -> Result<Vec<PointColumn>> {
         let recording = &topic.shared.recordings[place].recording;
         let is_scans = has_only_scans(&**recording, &topic.topic);
         if is_scans && has_scans {
-            // All scans have the same columns: of many recordings, one is opened for them.
+            // All scans have the same columns: of many recordings, only one is opened for them.
             continue;
         }
         let query = Query::topics([&topic.topic]);
@@ -259,13 +259,13 @@ pub(crate) struct PointSlice {
     shared: Arc<Shared>,
     topic: String,
     slice: Slice,
-    /// Points of each message.
+    /// The most points of each message.
     limit: usize,
 }
 
 #[cfg(feature = "distributed")]
 impl PointSlice {
-    /// The points of another recording, under the columns that `schema` has after those of every point.
+    /// The points of another recording, under the columns of `schema` that follow those of every point.
     pub fn of(
         schema: &SchemaRef,
         fields: &[String],
@@ -348,10 +348,10 @@ impl PointSlice {
     }
 }
 
-/// Points that wait to be a batch.
+/// Points that wait to become a batch.
 struct Pending<'a> {
     columns: &'a [PointColumn],
-    /// A message, and how many points of it are there.
+    /// A message, and its number of points.
     messages: Vec<(Stamp, Option<Stamp>, Option<String>, usize)>,
     places: Vec<u32>,
     values: Vec<Vec<Option<f64>>>,
@@ -371,7 +371,7 @@ impl<'a> Pending<'a> {
         self.places.len()
     }
 
-    /// Takes the points of a message, at most so many, spread over all of them.
+    /// Adds the points of a message, at most this many, spread over all of them.
     fn add(
         &mut self,
         record: &Record,
@@ -415,7 +415,7 @@ impl<'a> Pending<'a> {
         let size = record
             .number("point_step")
             .filter(|size| *size >= 1.0)
-            .ok_or("it does not say how long a point is")? as usize;
+            .ok_or("it has no valid point_step")? as usize;
         let fields = PackedField::all_of(record)?;
         let find = |name: &str| fields.iter().find(|field| field.name == name);
         let is_big = record.number("is_bigendian") == Some(1.0);
@@ -445,7 +445,7 @@ impl<'a> Pending<'a> {
         }
     }
 
-    /// All that wait, as columns.
+    /// All waiting points, as columns.
     fn take(&mut self, recording: &str) -> Result<Vec<ArrayRef>> {
         let messages = std::mem::take(&mut self.messages);
         let places = std::mem::take(&mut self.places);
@@ -475,7 +475,7 @@ impl<'a> Pending<'a> {
     }
 }
 
-/// Where a sensor stands within its frame, in the words of Foxglove.
+/// The pose of a sensor within its frame, as Foxglove's messages have it.
 fn pose_of(record: &Record) -> Option<Isometry3<f64>> {
     let [x, y, z, qx, qy, qz, qw] = record.pose()?;
     let rotation = UnitQuaternion::try_new(Quaternion::new(qw, qx, qy, qz), f64::EPSILON)?;

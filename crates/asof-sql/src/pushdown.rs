@@ -1,4 +1,4 @@
-//! What of a filter the recordings themselves can answer.
+//! Filters that the recordings themselves can answer.
 
 use std::collections::BTreeSet;
 
@@ -8,13 +8,13 @@ use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPu
 
 use crate::topic::{LOG_TIME, RECORDING, STAMP};
 
-/// Which rows are wanted, as far as times and recordings tell.
+/// The wanted rows, as far as times and recordings determine them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub range: TimeRange,
     /// Names of recordings; `None` for all.
     pub recordings: Option<BTreeSet<String>>,
-    /// Rows with other stamps are not wanted, but may be there: whoever asked looks at each.
+    /// Rows with other stamps are not wanted, but may be included: the caller filters each row.
     pub stamps: TimeRange,
 }
 
@@ -29,7 +29,7 @@ impl Default for Wanted {
 }
 
 impl Wanted {
-    /// What these filters want, which are all of those that were taken.
+    /// The rows wanted by these filters, all of which were accepted.
     pub fn of(filters: &[Expr]) -> Self {
         let mut wanted = Wanted::default();
         for filter in filters {
@@ -38,7 +38,7 @@ impl Wanted {
         wanted
     }
 
-    /// Which of these filters are taken.
+    /// Which of these filters are accepted.
     pub fn pushdown(filters: &[&Expr]) -> Vec<TableProviderFilterPushDown> {
         let support = |filter: &&Expr| {
             if Wanted::default().narrow(filter) {
@@ -50,7 +50,7 @@ impl Wanted {
         filters.iter().map(support).collect()
     }
 
-    /// The same for the tables of topics, where stamps may tell which messages need not be read.
+    /// The same for the tables of topics, where stamps may exclude messages.
     pub fn pushdown_with_stamps(filters: &[&Expr]) -> Vec<TableProviderFilterPushDown> {
         let mut support = Wanted::pushdown(filters);
         for (support, filter) in support.iter_mut().zip(filters) {
@@ -62,19 +62,19 @@ impl Wanted {
         support
     }
 
-    /// The same, with what the filters say about stamps.
+    /// The same, with the stamps that the filters allow.
     pub fn with_stamps(mut self, filters: &[Expr]) -> Self {
         let stamps = filters.iter().map(stamps_of);
         self.stamps = stamps.fold(TimeRange::ALL, both);
         self
     }
 
-    /// Narrows it by a filter. Whether the whole filter is in it now.
+    /// Narrows it by a filter. Returns whether it covers the complete filter.
     pub fn narrow(&mut self, filter: &Expr) -> bool {
         match filter {
             Expr::BinaryExpr(BinaryExpr { left, op, right }) => match op {
                 Operator::And => {
-                    // Both have to fit, or neither is taken.
+                    // Both must be covered, or neither is accepted.
                     let mut both = self.clone();
                     let fits = both.narrow(left) && both.narrow(right);
                     if fits {
@@ -113,7 +113,7 @@ impl Wanted {
         }
     }
 
-    /// Whether no recording is left out.
+    /// Whether no recording is excluded.
     pub fn takes_all_recordings(&self) -> bool {
         self.recordings.is_none()
     }
@@ -157,7 +157,7 @@ impl Wanted {
     }
 }
 
-/// The times that compare so with a value; `None` where that is not a stretch of time.
+/// The times that compare this way with a value; `None` where that is not a range.
 fn times_that(op: Operator, value: &ScalarValue) -> Option<TimeRange> {
     let ScalarValue::TimestampNanosecond(Some(nanos), _) = value else {
         return None;
@@ -177,7 +177,7 @@ fn times_that(op: Operator, value: &ScalarValue) -> Option<TimeRange> {
     Some(TimeRange::new(start, end))
 }
 
-/// Stamps outside of this do not pass a filter.
+/// Stamps outside of this range do not pass a filter.
 fn stamps_of(filter: &Expr) -> TimeRange {
     let is_stamp = |expr: &Expr| column_of(expr) == Some(STAMP);
     let times = |op: Operator, value: &Expr| match value {
@@ -199,7 +199,7 @@ fn stamps_of(filter: &Expr) -> TimeRange {
     }
 }
 
-/// What lies in both.
+/// The intersection.
 pub(crate) fn both(one: TimeRange, other: TimeRange) -> TimeRange {
     TimeRange::new(one.start.max(other.start), one.end.min(other.end))
 }

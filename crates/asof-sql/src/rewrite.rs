@@ -1,12 +1,12 @@
-//! Queries as people write them, as queries that the planner knows.
+//! Rewrites queries into a form that the planner accepts.
 //!
 //! - `a ASOF JOIN b MATCH_CONDITION (…)` becomes a left join whose condition is a call that the analyzer
 //!   recognizes ([`crate::asof`]).
 //! - `"/odom" FOR SYSTEM_TIME AS OF '…'` becomes a table function ([`crate::known`]).
 //! - `window_join(…)` and `resample(…)` become joins ([`crate::calls`]).
-//! - A nested field without an alias is called as it was written.
+//! - A nested field without an alias is named as it was written.
 //! - Parameters that are written as `?` have numbers: `$1`, `$2`.
-//! - Times that are relative to the recording (`'+12.5s'`) become absolute, where they are held against a time.
+//! - Times relative to the recording (`'+12.5s'`) become absolute, where they are compared with a time.
 
 use std::any::TypeId;
 use std::ops::ControlFlow;
@@ -28,7 +28,7 @@ use crate::known::AS_OF;
 use crate::times::TIME;
 use crate::topic::{LOG_TIME, PUBLISH_TIME, STAMP};
 
-/// The one statement of a text, rewritten.
+/// The single statement of a text, rewritten.
 pub(crate) fn parse(sql: &str, range: TimeRange, columns: &Columns) -> Result<Statement, SqlError> {
     let parser = DFParserBuilder::new(sql).with_dialect(&AsofDialect).build();
     let statements = parser.and_then(|mut parser| parser.parse_statements());
@@ -104,7 +104,7 @@ impl Dialect for AsofDialect {
 struct Rewriter<'a> {
     range: TimeRange,
     columns: &'a Columns,
-    /// Parameters so far that are written as `?`.
+    /// The number of parameters so far that are written as `?`.
     parameters: usize,
 }
 
@@ -197,7 +197,7 @@ impl VisitorMut for Rewriter<'_> {
 }
 
 impl Rewriter<'_> {
-    /// A text beside a time, in asof's words for times, becomes RFC 3339.
+    /// A text compared with a time, in any of asof's forms, becomes RFC 3339.
     fn absolute(&self, beside: &Expr, expr: &mut Expr) {
         let column = match beside {
             Expr::Identifier(ident) => ident.value.as_str(),
@@ -208,7 +208,7 @@ impl Rewriter<'_> {
         if !is_time && column != TIME {
             return;
         }
-        // A field of a message may be called `time` and be anything.
+        // A field of a message may be named `time` and be anything.
         let is_relative = |text: &str| text.starts_with(['+', '-']);
         let Expr::Value(value) = expr else { return };
         let Value::SingleQuotedString(written) = &value.value else {
@@ -223,7 +223,7 @@ impl Rewriter<'_> {
     }
 }
 
-/// A nested field is called as it was written: `o.pose.pose.position.x`.
+/// A nested field is named as it was written: `o.pose.pose.position.x`.
 fn name_by_path(item: &mut SelectItem) {
     let SelectItem::UnnamedExpr(expr) = item else {
         return;
@@ -231,7 +231,7 @@ fn name_by_path(item: &mut SelectItem) {
     let Expr::CompoundIdentifier(path) = &*expr else {
         return;
     };
-    // One of two is a column of a table, which has a name of its own.
+    // A path of two parts is a column of a table, which has its own name.
     if path.len() > 2 {
         let names: Vec<&str> = path.iter().map(|ident| ident.value.as_str()).collect();
         let alias = Ident::with_quote('"', names.join("."));
@@ -287,8 +287,8 @@ fn rewrite_join(join: &mut Join, left: Option<&Ident>) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// The condition as a call of the function that the analyzer looks for: two times, how they compare, and how far
-/// they may be apart.
+/// The condition as a call of the function that the analyzer recognizes: two times, their comparison, and the
+/// tolerance.
 fn match_call(condition: &Expr) -> Result<Expr, SqlError> {
     let mut parts = Vec::new();
     conjuncts(condition, &mut parts);
@@ -320,7 +320,7 @@ fn match_call(condition: &Expr) -> Result<Expr, SqlError> {
                     ..
                 } = &**left
                 {
-                    // A distance: `a.stamp - b.stamp <= INTERVAL '20 ms'`.
+                    // A tolerance: `a.stamp - b.stamp <= INTERVAL '20 ms'`.
                     tolerance = Some((**right).clone());
                 } else {
                     found = Some(((**left).clone(), (**right).clone(), name, None));
@@ -334,7 +334,7 @@ fn match_call(condition: &Expr) -> Result<Expr, SqlError> {
         }
     }
     let Some((one, other, how, own)) = found else {
-        return Err(query("MATCH_CONDITION compares no two times"));
+        return Err(query("MATCH_CONDITION does not compare two times"));
     };
     let tolerance = own.or(tolerance).unwrap_or(Expr::value(Value::Null));
     let list = FunctionArgumentList {
@@ -400,7 +400,7 @@ fn text(text: &str) -> Expr {
     Expr::value(Value::SingleQuotedString(text.to_owned()))
 }
 
-/// What a table is called in the query.
+/// The name of a table in the query.
 fn name_of(factor: &TableFactor) -> Option<Ident> {
     match factor {
         TableFactor::Table { name, alias, .. } => match alias {

@@ -1,4 +1,4 @@
-//! The right side of an as-of join in one pass: what of a topic can still be a match.
+//! The right side of an as-of join in one pass: the rows of a topic that can still match.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::database::Shared;
 use crate::matching::RowAt;
 use crate::pushdown::Wanted;
 
-/// How much later than others a message may be logged until a join by stamp no longer waits for it, in nanoseconds.
-/// One that is even later is noticed.
+/// How much later than others a message may be logged before a join by stamp stops waiting for it, in nanoseconds.
+/// One that is even later is detected.
 const MAX_LATENESS_NANOS: i64 = 1_000_000_000;
 
 /// The stamps of a topic go back, so a join by them needs a sort.
@@ -29,7 +29,7 @@ pub(crate) struct StampsGoBack {
 }
 
 impl StampsGoBack {
-    /// The topic, where a text has the sentence of this error in it.
+    /// The topic, if a text contains the message of this error.
     pub fn in_text(text: &str) -> Option<String> {
         let (_, rest) = text.split_once("the stamps of ")?;
         let (topic, _) =
@@ -43,12 +43,12 @@ impl StampsGoBack {
 pub(crate) struct RightTopic {
     pub shape: Shape,
     pub wanted: Wanted,
-    /// The columns that are compared, by their places in what comes out of each topic.
+    /// The columns that are compared, by their indexes in the output of each topic.
     pub left_time: usize,
     pub right_time: usize,
     pub direction: Direction,
     pub tolerance: Option<i64>,
-    /// Whether both times are those of logging, in whose order messages are read.
+    /// Whether both times are log times, in whose order messages are read.
     pub is_by_log_time: bool,
 }
 
@@ -65,7 +65,7 @@ struct Candidate {
     place: RowAt,
 }
 
-/// What a right topic has said so far, as far as it can still matter.
+/// The rows of a right topic so far, as long as they can still match.
 pub(crate) struct RightSide {
     pub spec: RightTopic,
     assembler: Assembler,
@@ -73,19 +73,19 @@ pub(crate) struct RightSide {
     /// In order of their times.
     rows: VecDeque<Candidate>,
     pub batches: VecDeque<RecordBatch>,
-    /// Batches that were let go, or were put before the first one.
+    /// The number of the first batch: counts dropped batches, and those put before the first one.
     first: u64,
     /// Whether the recording has messages before the first candidate.
     has_earlier: bool,
     newest: Option<i64>,
-    /// Up to this time rows were matched because nothing more was waited for.
+    /// Up to this time rows were matched because the wait was over.
     settled: Option<i64>,
-    /// Nothing more comes.
+    /// Whether the topic has ended.
     pub is_over: bool,
 }
 
-/// Where the batches start to be counted: there is room for those that are put before them.
-const MIDDLE: u64 = 1 << 62;
+/// The number of the first batch: leaves room for those that are put before it.
+const FIRST_BATCH: u64 = 1 << 62;
 
 impl RightSide {
     pub fn new(shared: &Arc<Shared>, recording: usize, spec: &RightTopic) -> Self {
@@ -95,7 +95,7 @@ impl RightSide {
             assembled: Vec::new(),
             rows: VecDeque::new(),
             batches: VecDeque::new(),
-            first: MIDDLE,
+            first: FIRST_BATCH,
             has_earlier: false,
             newest: None,
             settled: None,
@@ -174,14 +174,14 @@ impl RightSide {
         DataFusionError::External(Box::new(StampsGoBack { topic }))
     }
 
-    /// Loads what is before the first candidate, where a row at `time` needs it.
+    /// Loads the rows before the first candidate, where a row at `time` needs them.
     pub fn look_back(&mut self, recording: &dyn Recording, time: i64) -> Result<()> {
         let mut step = MAX_LATENESS_NANOS;
         while self.has_earlier {
             let Some(first) = self.rows.front().copied() else {
                 return Ok(());
             };
-            // Of several at this very time another one may be meant.
+            // Of several at exactly this time another one may match.
             let is_enough = match self.spec.direction {
                 Direction::Backward { or_equal: false } | Direction::Forward { or_equal: true } => {
                     first.time < time
@@ -231,7 +231,7 @@ impl RightSide {
         Ok(())
     }
 
-    /// The match of a row at `time`: `None` while a better one may come. So much time has been read beyond that row.
+    /// The match of a row at `time`: `None` while a better one may come. `beyond` is how far reading has advanced past it.
     #[expect(clippy::option_option, reason = "not yet known, or known to be none")]
     pub fn best(&mut self, time: i64, beyond: i64) -> Option<Option<RowAt>> {
         let at = self.rows.partition_point(|row| row.time <= time);
@@ -239,7 +239,7 @@ impl RightSide {
         let (earlier, later) = match self.spec.direction {
             Direction::Backward { or_equal } => (if or_equal { at } else { before }, None),
             Direction::Forward { or_equal } => (0, Some(if or_equal { before } else { at })),
-            // The others are not fused.
+            // Other directions are not fused.
             _ => (at, Some(at)),
         };
         let is_final = self.is_over
@@ -270,7 +270,7 @@ impl RightSide {
             tolerance.is_none_or(|tolerance| found.time.abs_diff(time) <= tolerance)
         };
         let best = best.filter(is_near).map(|found| found.place);
-        // The left side goes on: of what is before this row, the last one alone can matter again.
+        // The left side advances: of the rows before this one, only the last can match again.
         let keep = before.saturating_sub(1);
         if keep > 0 {
             self.rows.drain(..keep);
@@ -279,7 +279,7 @@ impl RightSide {
         Some(best)
     }
 
-    /// Whether the topic has gone beyond what a row at `time` may match.
+    /// Whether the topic has passed everything that a row at `time` may match.
     fn is_too_far(&self, time: i64) -> bool {
         let Some((tolerance, newest)) = self.spec.tolerance.zip(self.newest) else {
             return false;
@@ -287,7 +287,7 @@ impl RightSide {
         newest > time.saturating_add(tolerance)
     }
 
-    /// Whether so much has been read since that nothing is waited for.
+    /// Whether reading has advanced so far that nothing is waited for.
     fn is_past(&self, beyond: i64) -> bool {
         let patience = if self.spec.is_by_log_time {
             0
@@ -301,7 +301,7 @@ impl RightSide {
         }
     }
 
-    /// Lets go of batches that no row looks at any more.
+    /// Drops batches that no row refers to any more.
     pub fn tidy(&mut self, needed: Option<u64>) {
         let candidate = self.rows.front().map(|row| row.place.batch);
         let end = self.first + self.batches.len() as u64;

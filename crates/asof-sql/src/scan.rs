@@ -1,4 +1,4 @@
-//! Reads a topic: stretches of time, one beside the other, each in order.
+//! Reads a topic: slices of time in parallel, each in order.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use crate::leaf::{Partitions, decoded, in_order_of, leaf, show_expressions};
 use crate::pushdown::Wanted;
 use crate::topic::{LOG_TIME, Slice, TopicTable};
 
-/// So many names of recordings are in a plan that is shown.
-const SHOWN: usize = 4;
+/// How many names of recordings a displayed plan shows.
+const SHOWN_RECORDINGS: usize = 4;
 
-/// The rows of a topic, decoded as far as they are asked for.
+/// The rows of a topic, with only the requested fields decoded.
 #[derive(Debug, Clone)]
 pub(crate) struct TopicScan {
     pub shape: Shape,
@@ -36,12 +36,12 @@ pub(crate) struct TopicScan {
     pub wanted: Wanted,
     pub slices: Vec<Slice>,
     partitions: Partitions,
-    /// Messages of the topic in all slices, where the index tells.
+    /// Messages of the topic in all slices, if the index has them.
     messages: Option<u64>,
     limit: Option<usize>,
-    /// Sees how far stamps are from log times, where all messages are read.
+    /// Measures the distance of stamps from log times, where all messages are read.
     watch: Option<Arc<LagWatch>>,
-    /// Whether the slices are shorter for what is known about stamps.
+    /// Whether known lags have shortened the slices.
     knows_lags: bool,
     properties: Arc<PlanProperties>,
 }
@@ -57,7 +57,7 @@ impl TopicScan {
         let shape = Shape::with_labels(&table.topic, read, &table.labels);
         let slices = table.slices(wanted);
         let partitions = Partitions::of(slices.len(), table.shared.options.threads);
-        // Of a part of the time, only reading tells.
+        // For a part of the time, the count is known only by reading.
         let is_all = wanted.range == TimeRange::ALL && wanted.stamps == TimeRange::ALL;
         let has_lag = |place: &usize| {
             let logged = (table.shared).logged_with(*place, &table.topic, wanted.stamps);
@@ -90,7 +90,7 @@ impl TopicScan {
         })
     }
 
-    /// The same of other recordings: of a plan, what another process does.
+    /// The same over other recordings, for another process.
     #[cfg(feature = "distributed")]
     pub fn of_slices(
         shape: Shape,
@@ -113,8 +113,8 @@ impl TopicScan {
         }
     }
 
-    /// Says between which times the messages lie, where nothing but times is asked for: then the first and the last message
-    /// are the answer to many a query.
+    /// Reports the range of log times where only times are requested: then the first and the last message
+    /// answer many queries.
     fn tell_ends(&self, statistics: &mut Statistics) {
         let columns = 0..self.shape.output.fields().len();
         let times: Vec<usize> = columns
@@ -144,7 +144,7 @@ impl TopicScan {
         }
     }
 
-    /// The same with this projection inside of it, if it has none yet.
+    /// The same with this projection absorbed, if it has none yet.
     pub fn with_projection(&self, projection: &ProjectionExec) -> Option<Self> {
         let shape = self.shape.with_projection(projection.expr())?;
         Some(TopicScan {
@@ -178,8 +178,12 @@ impl DisplayAs for TopicScan {
             }
         }
         if let Some(recordings) = &self.wanted.recordings {
-            let names: Vec<&str> = recordings.iter().take(SHOWN).map(String::as_str).collect();
-            let more = if recordings.len() > SHOWN {
+            let names: Vec<&str> = recordings
+                .iter()
+                .take(SHOWN_RECORDINGS)
+                .map(String::as_str)
+                .collect();
+            let more = if recordings.len() > SHOWN_RECORDINGS {
                 ", …"
             } else {
                 ""
@@ -252,7 +256,7 @@ impl ExecutionPlan for TopicScan {
         let schema = self.properties.eq_properties.schema();
         let mut statistics = Statistics::new_unknown(schema);
         if args.partition().is_none() && self.limit.is_none() {
-            // The index counts the messages: nothing has to be decompressed for a count.
+            // The index has the number of messages: a count decompresses nothing.
             if let Some(messages) = self.messages {
                 statistics.num_rows = Precision::Exact(messages as usize);
                 self.tell_ends(&mut statistics);
@@ -292,10 +296,10 @@ struct SliceReader {
     query: Query,
     shared: Arc<Shared>,
     slice: Slice,
-    /// Rows that are still wanted.
+    /// How many more rows are wanted.
     left: usize,
     lag: Lag,
-    /// Which column is the stamp.
+    /// The index of the stamp column.
     stamp: Option<usize>,
 }
 
@@ -313,7 +317,7 @@ impl SliceReader {
         }
     }
 
-    /// Hands out the rows. The lag of all of them, and how many more are wanted; `None` if none are, or some were left out.
+    /// Sends the rows. Returns their lag, and how many more are wanted; `None` if none are, or some were left out.
     fn run(mut self, send: &mut dyn FnMut(RecordBatch) -> bool) -> Result<Option<(Lag, usize)>> {
         let shared = Arc::clone(&self.shared);
         let recording = &shared.recordings[self.slice.recording].recording;
@@ -343,7 +347,7 @@ impl SliceReader {
         Ok(is_whole.then_some((self.lag, self.left)))
     }
 
-    /// Hands out rows of which nothing but the log times is asked for. They have no stamps, and so no lag.
+    /// Sends rows for which only log times are requested. They have no stamps, and so no lag.
     fn run_of_times(
         mut self,
         times: &[Stamp],
@@ -359,7 +363,7 @@ impl SliceReader {
         Ok(Some((self.lag, self.left)))
     }
 
-    /// Hands out batches. Whether more are wanted.
+    /// Sends batches. Returns whether more are wanted.
     fn hand_out(
         &mut self,
         full: &mut Vec<Assembled>,

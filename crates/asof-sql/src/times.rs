@@ -1,4 +1,4 @@
-//! Instants at an even distance, from the start of a recording to its end.
+//! Evenly spaced instants, from the start of a recording to its end.
 
 use std::sync::Arc;
 
@@ -20,19 +20,19 @@ use crate::topic::Slice;
 use crate::topic::{Opened, RECORDING};
 use crate::view::{Part, View, ViewTable};
 
-/// The function that `resample` becomes a join with.
+/// The function that `resample` joins with.
 pub(crate) const TIMES: &str = "__times";
-/// The column that has the instants.
+/// The column of the instants.
 pub(crate) const TIME: &str = "time";
 
-/// More than this is not a rate: instants are a nanosecond apart.
+/// The highest rate: instants are a nanosecond apart.
 const MOST_HERTZ: f64 = 1e9;
 
 pub(crate) fn register(context: &SessionContext, shared: &Arc<Shared>) {
     context.register_udtf(TIMES, Arc::new(Times(Arc::clone(shared))));
 }
 
-/// Whether so many instants each second can be told apart.
+/// Whether this many instants per second can be distinguished.
 pub(crate) fn is_rate(hz: f64) -> bool {
     hz > 0.0 && hz <= MOST_HERTZ
 }
@@ -122,7 +122,7 @@ impl View for TimesTable {
 pub(crate) struct Grid {
     pub schema: SchemaRef,
     pub recording: String,
-    /// The place of the recording.
+    /// The index of the recording.
     #[cfg_attr(not(feature = "distributed"), allow(dead_code))] // plans that travel name it
     pub place: usize,
     pub range: TimeRange,
@@ -150,7 +150,7 @@ impl Part for Grid {
 }
 
 impl Grid {
-    /// The next instants; each from the start, so that a period that is not a whole number of nanoseconds does not drift.
+    /// The next instants; each computed from the start, so that a period that is not an integer of nanoseconds does not drift.
     fn batch(&self, next: &mut u64) -> Result<Option<RecordBatch>> {
         let instant = |at: u64| {
             let nanos = (at as f64 * 1e9 / self.hz).round();

@@ -33,9 +33,9 @@ pub(crate) struct TopicTable {
     pub topic: String,
     pub schema: SchemaRef,
     pub shared: Arc<Shared>,
-    /// The recordings that have it, by their place.
+    /// The recordings that have it, by index.
     pub recordings: Vec<usize>,
-    /// Messages in each of those, as far as their indexes tell without a doubt.
+    /// Messages in each of those, where their indexes are reliable.
     pub messages: Vec<Option<u64>>,
     /// The columns that are labels of recordings.
     pub labels: Vec<String>,
@@ -45,10 +45,10 @@ pub(crate) struct TopicTable {
 pub(crate) struct Opened {
     pub name: String,
     pub recording: Arc<dyn Recording>,
-    /// Where another process finds it, if one reads it.
+    /// Its address for other processes, if one reads it.
     #[cfg(feature = "distributed")]
     pub address: Option<crate::distributed::RecordingAddress>,
-    /// From when to when it is, where that is known without opening it.
+    /// Its time range, if known without opening it.
     #[cfg(feature = "distributed")]
     pub known_range: Option<TimeRange>,
 }
@@ -65,7 +65,7 @@ impl Opened {
         }
     }
 
-    /// From when to when it is.
+    /// Its time range.
     pub fn range(&self) -> TimeRange {
         #[cfg(feature = "distributed")]
         if let Some(range) = self.known_range {
@@ -76,7 +76,7 @@ impl Opened {
 }
 
 impl TopicTable {
-    /// The table of a topic, with the columns of all its channels; what does not go together is told.
+    /// The table of a topic, with the columns of all its channels; conflicts are reported to `tell`.
     pub fn new(shared: &Arc<Shared>, topic: &str, tell: &mut dyn FnMut(String)) -> Self {
         let mut fields: Option<Fields> = None;
         let (mut recordings, mut messages) = (Vec::new(), Vec::new());
@@ -158,7 +158,7 @@ fn schema_of(message: &Fields, labels: &[Field]) -> SchemaRef {
         while fields.iter().any(|known| *known.name() == name) {
             name.push('_');
         }
-        // A channel may lack it, and a message may not say it.
+        // A channel may lack it, and a message may not set it.
         let field = field.as_ref().clone().with_nullable(true);
         fields.push(Arc::new(field.with_name(name)));
     }
@@ -167,7 +167,7 @@ fn schema_of(message: &Fields, labels: &[Field]) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// A field of a message under a name that a column of ours has gets an underscore.
+/// A field of a message with the name of one of our columns gets an underscore.
 fn column_name(field: &str) -> String {
     match field {
         RECORDING | SEQUENCE => format!("{field}_"),
@@ -184,7 +184,7 @@ pub(crate) fn field_name(column: &str) -> &str {
     }
 }
 
-/// A table for the messages of a channel, with these fields alone.
+/// A decoder for the messages of a channel, with only these fields.
 pub(crate) fn decoder(
     channel: &Arc<Channel>,
     projection: &Projection,
@@ -194,7 +194,7 @@ pub(crate) fn decoder(
     layers.assign(channel, projection, &[sample]).1
 }
 
-/// The columns of a channel's messages; of one without a schema, as its first message has them.
+/// The columns of a channel's messages; without a schema, those of its first message.
 fn message_columns(channel: &Arc<Channel>, recording: &dyn Recording) -> Option<Fields> {
     let sample = match &channel.schema {
         Some(schema) if !schema.data.is_empty() => None,
@@ -252,7 +252,7 @@ impl TableProvider for TopicTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let mut wanted = Wanted::of(filters).with_stamps(filters);
         let about = labels::about_recordings(filters, &self.labels);
-        // Names that are equal to a text were taken by themselves, and are here once more.
+        // Equalities with names were accepted by themselves, and are here once more.
         if let Some(names) = self.shared.recordings_that(&about, session)? {
             wanted.recordings = Some(names);
         }
@@ -263,7 +263,7 @@ impl TableProvider for TopicTable {
 }
 
 impl TopicTable {
-    /// The stretches of time that are read one beside the other: of each recording as many as there are threads.
+    /// The slices of time that are read in parallel: of each recording as many as there are threads.
     pub fn slices(&self, wanted: &Wanted) -> Vec<Slice> {
         let mut slices = Vec::new();
         let threads = self.shared.options.threads.max(1);
@@ -279,7 +279,7 @@ impl TopicTable {
             let range = both(summary.range, asked);
             let first = slices.len();
             if range.is_empty() {
-                // A damaged recording may hold more than its summary knows of.
+                // A damaged recording may hold more than its summary lists.
                 if summary.problems.is_empty() {
                     continue;
                 }
@@ -302,7 +302,7 @@ impl TopicTable {
                 }
                 start = end.plus_nanos(1);
             }
-            // What a summary says about the ends may be wrong.
+            // The ends in a summary may be wrong.
             slices[first].range.start = asked.start;
             if let Some(last) = slices.last_mut() {
                 last.range.end = asked.end;
@@ -312,7 +312,7 @@ impl TopicTable {
     }
 }
 
-/// A stretch of time of one recording.
+/// A time range of one recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slice {
     pub recording: usize,

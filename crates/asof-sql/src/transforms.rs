@@ -1,4 +1,4 @@
-//! Transforms as functions: `tf('map', 'base_link', stamp)`, and why there is none; points and poses in other frames.
+//! Transforms as functions: `tf('map', 'base_link', stamp)`, and the reason when there is none; points and poses in other frames.
 
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
@@ -53,14 +53,14 @@ pub(crate) fn function_named(name: &str, transforms: &Arc<Transforms>) -> Option
     Some(function(answer, transforms))
 }
 
-/// The recordings that a function looks transforms up in, if it is one of these.
+/// The recordings in which a function looks up transforms, if it is one of these.
 #[cfg(feature = "distributed")]
 pub(crate) fn recordings_of(function: &ScalarUDF) -> Option<&Arc<Shared>> {
     let lookup = function.inner().downcast_ref::<Lookup>()?;
     Some(&lookup.transforms.shared)
 }
 
-/// The transforms of recordings, each loaded when first asked for.
+/// The transforms of recordings, each loaded at its first use.
 #[derive(Debug)]
 pub(crate) struct Transforms {
     shared: Arc<Shared>,
@@ -92,7 +92,7 @@ impl Transforms {
         }
     }
 
-    /// From when to when the recordings are; empty where there is one, which all times are of.
+    /// The time ranges of the recordings; empty where there is only one, which all times belong to.
     fn ranges(&self) -> Vec<TimeRange> {
         match &self.shared.recordings[..] {
             [_] => Vec::new(),
@@ -100,7 +100,7 @@ impl Transforms {
         }
     }
 
-    /// The recording that a row is of: the one that it names, or the one that its time lies in.
+    /// The recording of a row: the one that it names, or the one that contains its time.
     fn recording_of(&self, name: Option<&str>, at: Stamp, ranges: &[TimeRange]) -> Result<usize> {
         if let Some(name) = name {
             let mut recordings = self.shared.recordings.iter();
@@ -111,14 +111,14 @@ impl Transforms {
         let first = having.next();
         if having.next().is_some() {
             return exec_err!(
-                "several recordings have {at}: say which with a last argument, such as tf('map', 'base_link', stamp, recording)"
+                "several recordings contain {at}: choose one with a last argument, such as tf('map', 'base_link', stamp, recording)"
             );
         }
         Ok(first.unwrap_or(0))
     }
 }
 
-/// What a function answers with.
+/// The result of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Answer {
     Transform,
@@ -137,7 +137,7 @@ impl Answer {
         }
     }
 
-    /// Two frames and a stamp, and what is taken from one to the other; the recording may follow.
+    /// Two frames and a stamp, and the value to transform; the recording may follow.
     fn least_arguments(self) -> usize {
         match self {
             Answer::Transform | Answer::Error => 3,
@@ -146,7 +146,7 @@ impl Answer {
     }
 }
 
-/// Looks transforms up, a row each.
+/// Looks up transforms, one per row.
 #[derive(Debug)]
 struct Lookup {
     answer: Answer,
@@ -176,7 +176,7 @@ fn numbers(names: &[&str]) -> Fields {
     names.iter().map(field).collect()
 }
 
-/// A place and a rotation, under these names.
+/// A position and a rotation, under these names.
 fn pose_fields(place: &str, rotation: &str) -> Fields {
     Fields::from(vec![
         Field::new(place, DataType::Struct(numbers(&POINT)), true),
@@ -241,10 +241,10 @@ impl ScalarUDFImpl for Lookup {
     }
 }
 
-/// What was looked up, a row each.
+/// The transforms, one per row.
 struct Found {
     transforms: Vec<Option<Isometry3<f64>>>,
-    /// Why there is none; only where that is asked for.
+    /// Why there is none; only where requested.
     errors: Vec<Option<String>>,
 }
 
@@ -274,7 +274,7 @@ impl Lookup {
         let (froms, tos) = (frames.0.as_string::<i32>(), frames.1.as_string::<i32>());
         let is_asked =
             |row: usize| froms.is_valid(row) && tos.is_valid(row) && stamps.is_valid(row);
-        // Rows that follow each other are mostly about the same frames of the same recording, and looked up together.
+        // Consecutive rows mostly use the same frames of the same recording, and are looked up together.
         let mut runs: Vec<Run> = Vec::new();
         for row in (0..rows).filter(|row| is_asked(*row)) {
             let at = Stamp::from_nanos(stamps.value(row));
@@ -305,7 +305,7 @@ impl Lookup {
     }
 }
 
-/// Rows about the same frames of one recording.
+/// Rows with the same frames of one recording.
 struct Run<'a> {
     recording: usize,
     from: &'a str,
@@ -363,7 +363,7 @@ impl<const N: usize> Columns<N> {
             };
             let mut numbers = cast(found, &DataType::Float64)?;
             if let Some(nulls) = value.nulls() {
-                // A struct that is not there has no numbers either.
+                // A null struct has no numbers either.
                 let own = NullBuffer::union(Some(nulls), numbers.nulls());
                 let values = numbers.as_primitive::<Float64Type>().values().clone();
                 numbers = Arc::new(Float64Array::new(values, own));
@@ -425,7 +425,7 @@ fn structs<const N: usize>(names: &[&str; N], rows: &[Option<[f64; N]>]) -> Resu
     Ok(StructArray::try_new(numbers(names), columns, known(rows))?)
 }
 
-/// Which of them there are; nothing where they all are.
+/// Which of them exist; `None` where all do.
 fn known<T>(all: &[Option<T>]) -> Option<NullBuffer> {
     let is_known = || all.iter().map(Option::is_some);
     if is_known().all(|is_known| is_known) {

@@ -1,4 +1,4 @@
-//! Tables whose rows are made of messages, a thread for each part.
+//! Tables whose rows are made from messages, with a thread for each part.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::pushdown::Wanted;
 #[cfg(feature = "distributed")]
 use crate::topic::Slice;
 
-/// Rows that are made of messages.
+/// Rows that are made from messages.
 pub(crate) trait View: Debug + Send + Sync + 'static {
     /// A part of the rows.
     type Part: Part;
@@ -39,28 +39,28 @@ pub(crate) trait View: Debug + Send + Sync + 'static {
         &[]
     }
 
-    /// Which of these filters the parts take into account, besides those that are about recordings alone.
+    /// Which of these filters the parts apply, besides those that are about recordings alone.
     fn pushdown(&self, filters: &[&Expr]) -> Vec<TableProviderFilterPushDown> {
         Wanted::pushdown(filters)
     }
 
-    /// The parts with the rows that pass the filters that were taken; `wanted` is what those say of times and recordings.
+    /// The parts with the rows that pass the accepted filters; `wanted` is what those determine of times and recordings.
     fn parts(&self, wanted: &Wanted, filters: &[Expr]) -> Vec<Self::Part>;
 
-    /// The column of times that each part is in order of.
+    /// The time column that each part is ordered by.
     const ORDER: Option<&'static str>;
 
-    /// What is made of recordings under the filters that were taken, for a process that reads them elsewhere.
+    /// The work for a process that reads the recordings elsewhere, under the accepted filters.
     #[cfg(feature = "distributed")]
     fn described(&self, filters: &[Expr]) -> ViewKind;
 }
 
 /// Rows that one thread makes.
 pub(crate) trait Part: Debug + Send + Sync + 'static {
-    /// Hands out the rows, until there are no more or `send` says that none are wanted.
+    /// Sends the rows, until there are no more or `send` returns false.
     fn run(&self, send: &mut dyn FnMut(RecordBatch) -> bool) -> Result<()>;
 
-    /// Of which recording and time it is made.
+    /// Its recording and time range.
     #[cfg(feature = "distributed")]
     fn slice(&self) -> Slice;
 }
@@ -102,7 +102,7 @@ impl<V: View> TableProvider for ViewTable<V> {
         let schema = self.0.schema();
         let mut wanted = Wanted::of(filters);
         let about = labels::about_recordings(filters, self.0.labels());
-        // Names that are equal to a text were taken by themselves, and are here once more.
+        // Equalities with names were accepted by themselves, and are here once more.
         if let Some(names) = self.0.shared().recordings_that(&about, session)? {
             wanted.recordings = Some(names);
         }
@@ -143,7 +143,7 @@ impl<V: View> TableProvider for ViewTable<V> {
     }
 }
 
-/// In order of a time, where that is among the columns: its place there.
+/// The order by a time column, where that is among the columns: its index there.
 fn order_of(
     schema: &SchemaRef,
     projection: Option<&Vec<usize>>,

@@ -1,4 +1,4 @@
-//! For each row of one side, all rows of the other within a stretch of time around it.
+//! For each row of one side, all rows of the other within a time range around it.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -13,8 +13,8 @@ use crate::assemble::BATCH_ROWS;
 use crate::matching::RowAt;
 use crate::merge::{Joined, Keyed, Side};
 
-/// Merges two sides that are in order of time. It holds the rows of the right side that lie in the window of the left row
-/// that is looked at.
+/// Merges two sides that are in order of time. It holds the rows of the right side that are in the window of the current
+/// left row.
 pub(crate) struct Windows {
     left: Side,
     right: Side,
@@ -25,7 +25,7 @@ pub(crate) struct Windows {
     rows: HashMap<Option<OwnedRow>, VecDeque<(i64, RowAt)>>,
     batches: HashMap<u64, RecordBatch>,
     newest: u64,
-    /// What has come of the right side and is not taken in yet.
+    /// Rows of the right side that have arrived and are not added yet.
     coming: Option<(Keyed, usize)>,
     is_over: bool,
 }
@@ -67,7 +67,7 @@ impl Windows {
                         self.is_over = true;
                         break;
                     };
-                    // What was matched so far goes out, so that it holds no batch of the right side back.
+                    // Matches so far are sent, so that they keep no batch of the right side alive.
                     if !self.hand_out(&left, &mut pairs, 1, &sender).await? {
                         return Ok(());
                     }
@@ -90,7 +90,7 @@ impl Windows {
         Ok(())
     }
 
-    /// Takes in what has come of the right side up to the end of the window of this time. Whether there may be more.
+    /// Adds arrived rows of the right side up to the end of the window of this time. Returns whether there may be more.
     fn needs_more(&mut self, time: i64) -> bool {
         let end = time.saturating_add(self.to);
         let Some((batch, at)) = &mut self.coming else {
@@ -101,7 +101,7 @@ impl Windows {
             if next.is_some_and(|next| next > end) {
                 return false;
             }
-            // Those without a time are at the end, and in no window.
+            // Rows without a time are at the end, and in no window.
             if let Some(next) = next {
                 if *at == 0 {
                     self.newest += 1;
@@ -120,7 +120,7 @@ impl Windows {
         true
     }
 
-    /// Hands out pairs, if there are so many. Whether more are wanted.
+    /// Sends pairs, if there are this many. Returns whether more are wanted.
     async fn hand_out(
         &mut self,
         left: &Keyed,
@@ -141,7 +141,7 @@ impl Windows {
     }
 
     #[expect(clippy::ref_option, reason = "the map has it so")]
-    /// The rows within the window around this time. The left side goes on, so what is before it is over for this key.
+    /// The rows within the window around this time. The left side advances, so earlier rows are done for this key.
     fn window(&mut self, key: &Option<OwnedRow>, time: i64) -> Vec<RowAt> {
         let start = time.saturating_add(self.from);
         let Some(rows) = self.rows.get_mut(key) else {
@@ -167,7 +167,7 @@ impl Windows {
         self.joined.batch(columns, rights.len())
     }
 
-    /// Lets go of what is before the window of this time, whatever its key, and of batches that no row is left of.
+    /// Drops what is before the window of this time, for any key, and batches without remaining rows.
     fn tidy(&mut self, time: i64, left: &Keyed) -> Result<()> {
         let start = time.saturating_add(self.from);
         for rows in self.rows.values_mut() {
@@ -193,7 +193,7 @@ impl Windows {
     }
 }
 
-/// Rows of the left side, and what is beside each of them.
+/// Rows of the left side, and their matches.
 #[derive(Default)]
 struct Pairs {
     lefts: Vec<u32>,
@@ -201,7 +201,7 @@ struct Pairs {
 }
 
 impl Pairs {
-    /// A row with all that is in its window; one without anything stays.
+    /// Adds a row with all rows in its window; one without any stays.
     fn add(&mut self, left: usize, window: Vec<RowAt>) {
         if window.is_empty() {
             self.rights.push(None);

@@ -1,4 +1,4 @@
-//! Plans as bytes, and back.
+//! Serializes plans, and deserializes them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,17 +35,17 @@ use crate::times::is_rate;
 use crate::topic::Opened;
 use crate::transforms::{Transforms, function_named, recordings_of};
 
-/// What bytes of ours begin with. Another version of them begins otherwise.
+/// The start of our bytes. Another version has another.
 const MARK: &[u8] = b"asof-plan-1\0";
 
-/// Transforms of so many sets of recordings stay loaded for the plans that come.
+/// For how many sets of recordings transforms stay loaded for later plans.
 const KEPT_TRANSFORMS: usize = 4;
 
-/// Plans over recordings as bytes, for an engine that sends them to its processes; everything else is left to the codec
-/// of the engine itself.
+/// Plans over recordings as bytes, for an engine that sends them to its processes; everything else is left to the engine's
+/// own codec.
 ///
-/// The bytes have addresses, times and columns in them. What they name is opened by whoever decodes them, and by its
-/// [`RecordingOpener`] alone.
+/// The bytes contain addresses, times and columns. The recordings are opened by the process that decodes them, and only through its
+/// [`RecordingOpener`].
 #[derive(Debug)]
 pub struct PlanCodec {
     opener: Arc<dyn RecordingOpener>,
@@ -54,7 +54,7 @@ pub struct PlanCodec {
 }
 
 impl PlanCodec {
-    /// For a process that opens recordings so.
+    /// For a process that opens recordings with this opener.
     pub fn new(opener: Arc<dyn RecordingOpener>, others: Arc<dyn PhysicalExtensionCodec>) -> Self {
         PlanCodec {
             opener,
@@ -63,12 +63,12 @@ impl PlanCodec {
         }
     }
 
-    /// For a process that makes plans, or hands them on, and opens nothing.
+    /// For a process that makes plans, or passes them on, and opens nothing.
     pub fn handing_on(others: Arc<dyn PhysicalExtensionCodec>) -> Self {
         PlanCodec::new(Arc::new(super::OpensNothing), others)
     }
 
-    /// The transforms of the recordings that these bytes name. One plan may ask for them many times.
+    /// The transforms of the recordings that these bytes name. One plan may request them many times.
     fn transforms_of(&self, bytes: &[u8]) -> Result<Arc<Transforms>> {
         let mut kept = self
             .transforms
@@ -86,7 +86,7 @@ impl PlanCodec {
             };
             let recording = LazyRecording::new(address.clone(), Arc::clone(&self.opener));
             let mut opened = Opened::new(one.name, Arc::new(recording));
-            // A scheduler hands on what it was given.
+            // A scheduler passes on what it received.
             opened.address = Some(address);
             opened.known_range = Some(TimeRange::new(one.start.into(), one.end.into()));
             opened
@@ -127,7 +127,7 @@ impl PhysicalExtensionCodec for PlanCodec {
                 Ok(Arc::new(exec))
             }
             (Some(PlanKind::Join(message)), [left, right]) => reader.join(message, left, right),
-            _ => plan_err!("a plan has no kind, or not the inputs that it needs"),
+            _ => plan_err!("a plan has no kind, or lacks inputs"),
         }
     }
 
@@ -172,7 +172,10 @@ impl PhysicalExtensionCodec for PlanCodec {
         let mut recordings = Vec::new();
         for opened in &shared.recordings {
             let Some(address) = &opened.address else {
-                return plan_err!("no other process finds {}: it has no address", opened.name);
+                return plan_err!(
+                    "other processes cannot find {}: it has no address",
+                    opened.name
+                );
             };
             let range = opened.range();
             recordings.push(RecordingMessage {
@@ -370,7 +373,7 @@ fn view(kind: &ViewKind) -> Result<WorkKind> {
     })
 }
 
-/// Reads plans of ours. They come from outside: every place in them is looked at before it is used.
+/// Reads our plans. They come from outside: every index in them is checked before it is used.
 struct Reader<'a> {
     context: &'a PhysicalPlanDecodeContext<'a>,
     converter: &'a dyn PhysicalProtoConverterExtension,
@@ -399,7 +402,7 @@ impl Reader<'_> {
         };
         let made = projected.as_ref().map_or(read.fields().len(), Vec::len);
         if made != output.fields().len() {
-            return plan_err!("a plan over recordings has other columns than it says");
+            return plan_err!("a plan over recordings has other columns than it declares");
         }
         Ok(Shape {
             topic: message.topic,

@@ -1,4 +1,4 @@
-//! A recording that is opened by the first that reads it.
+//! A recording that is opened by its first reader.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -34,7 +34,7 @@ impl LazyRecording {
             return Err(SourceError::Unreadable {
                 place: self.address.address.clone(),
                 reason: format!(
-                    "it has changed since the query was planned: it had {planned} bytes, and has {size}; \
+                    "it has changed since the query was planned: it had {planned} bytes, and now has {size}; \
                      bring a catalogue up to date with `asof index`, and ask again"
                 ),
             });
@@ -46,7 +46,7 @@ impl LazyRecording {
 
 impl Source for LazyRecording {
     fn summary(&self) -> Arc<Summary> {
-        // Whoever reads it hears why it cannot be opened.
+        // Its readers receive the error when it cannot be opened.
         self.open()
             .map_or_else(|_| Arc::new(Summary::empty("")), |opened| opened.summary())
     }

@@ -28,7 +28,7 @@ pub(super) struct SlicesMessage {
     pub work: Option<WorkKind>,
     #[prost(uint32, optional, tag = "6")]
     pub order: Option<u32>,
-    /// Of a view, the columns that are asked for.
+    /// The requested columns of a view.
     #[prost(message, optional, tag = "7")]
     pub projection: Option<PlacesMessage>,
 }
@@ -49,7 +49,7 @@ pub(super) enum WorkKind {
     Meaning(MeaningMessage),
     #[prost(message, tag = "4")]
     Points(PointsMessage),
-    /// Instants, so many each second.
+    /// Instants, this many per second.
     #[prost(double, tag = "5")]
     Times(f64),
 }
@@ -157,7 +157,7 @@ pub(super) struct JoinMessage {
     pub schema: Option<Schema>,
 }
 
-/// The recordings that a function looks transforms up in.
+/// The recordings in which a function looks up transforms.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct RecordingsMessage {
     #[prost(message, repeated, tag = "1")]

@@ -1,9 +1,9 @@
-//! Queries whose recordings other processes read.
+//! Queries whose recordings are read by other processes.
 //!
-//! A plan is made here, where the summaries of the recordings are. Then each of its leaves becomes a [`SliceExec`]: what is
-//! made of the messages of a slice of time, over rows that say which slices there are, by the addresses of recordings. An
-//! engine hands such rows to its processes as it does with any other, so each reads the slices that it was given, and no
-//! other. [`PlanCodec`] turns plans into bytes; no file, connection or cache is ever in them.
+//! A plan is made here, where the summaries of the recordings are. Then each of its leaves becomes a [`SliceExec`], which makes
+//! rows from the messages of slices of time; its input is a table of slices, with the addresses of recordings. An
+//! engine distributes such rows like any others, so each process reads only the slices that it was
+//! given. [`PlanCodec`] turns plans into bytes; they never contain a file, connection or cache.
 
 mod codec;
 mod lazy;
@@ -27,56 +27,56 @@ pub(crate) use lazy::LazyRecording;
 pub(crate) use slices::{SliceExec, distributed};
 pub(crate) use work::ViewKind;
 
-/// A recording as other processes find it.
+/// A recording for other processes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RecordingAddress {
-    /// What its rows call it.
+    /// Its name in rows.
     pub name: String,
-    /// Where it is: a path or an address that every process understands alike.
+    /// Its path or address, the same for every process.
     pub address: String,
-    /// Bytes, where it is finished: one of another size is not the one that was planned with.
+    /// Bytes, where it is finished: a recording of another size is not the one that was planned.
     pub size: Option<u64>,
 }
 
-/// Opens recordings for the plans that come in. It decides what may be opened at all.
+/// Opens recordings for incoming plans. It decides what may be opened at all.
 pub trait RecordingOpener: Debug + Send + Sync {
-    /// Opens a recording, or hands out one that is open.
+    /// Opens a recording, or returns one that is open.
     ///
     /// # Errors
-    /// When it must not be opened, or cannot be.
+    /// When it may not or cannot be opened.
     fn open(
         &self,
         recording: &RecordingAddress,
     ) -> std::result::Result<Arc<dyn Recording>, SourceError>;
 }
 
-/// An engine with processes of its own.
+/// An engine with its own processes.
 pub trait Cluster: Debug + Send + Sync {
     /// How many slices of time should be read at once.
     fn parallelism(&self) -> usize;
 
-    /// The state that plans are made with, as the engine needs it.
+    /// The state for making plans, as the engine needs it.
     fn prepared(&self, state: SessionState) -> Result<SessionState>;
 
-    /// Runs a plan there, from the moment that its rows are asked for.
+    /// Runs a plan there, from the moment that its rows are requested.
     ///
     /// # Errors
-    /// When the plan cannot be sent. What goes wrong there comes with the rows.
+    /// When the plan cannot be sent. Later errors come with the rows.
     fn execute(&self, plan: Arc<dyn ExecutionPlan>, config: SessionConfig) -> Result<ClusterRows>;
 
-    /// What its processes have counted for the plans that ran.
+    /// The counters of its processes for the plans that ran.
     fn stats(&self) -> ClusterStats;
 }
 
 /// The answer of a cluster.
 pub struct ClusterRows {
-    /// The rows, as they come.
+    /// The rows, as they arrive.
     pub rows: SendableRecordBatchStream,
-    /// Ends the query there. It is called when nobody wants the rows any more, and does nothing once they are all there.
+    /// Cancels the query there. It is called when the rows are dropped, and does nothing once all have arrived.
     pub cancel: Box<dyn FnOnce() + Send>,
 }
 
-/// What the processes of a cluster count. Each plan that reads recordings has these among its metrics.
+/// The counters of a cluster's processes. Each plan that reads recordings has these among its metrics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClusterStats {
     /// Messages that were read.
@@ -92,7 +92,7 @@ impl ClusterStats {
     pub const UNDECODED: &str = "messages_undecoded";
 }
 
-/// Refuses everything: for those who make plans, or hand them on.
+/// Rejects everything: for processes that make plans, or pass them on.
 #[derive(Debug)]
 pub(crate) struct OpensNothing;
 

@@ -33,11 +33,11 @@ use crate::labels::RecordingLabels;
 use crate::scan::TopicScan;
 use crate::topic::{LOG_TIME, Slice};
 
-/// Makes rows of the slices that its input names.
+/// Makes rows from the slices in its input.
 #[derive(Debug)]
 pub(crate) struct SliceExec {
     pub work: Work,
-    /// The column of times that each partition is in order of.
+    /// The time column that each partition is ordered by.
     pub order: Option<usize>,
     opener: Arc<dyn RecordingOpener>,
     input: Arc<dyn ExecutionPlan>,
@@ -49,7 +49,7 @@ impl SliceExec {
     /// Over an input whose rows are slices.
     ///
     /// # Errors
-    /// When the input has other rows, or the order is of a column that does not exist.
+    /// When the input has other columns, or the order is by a column that does not exist.
     pub fn new(
         work: Work,
         order: Option<usize>,
@@ -106,41 +106,43 @@ impl SliceExec {
     }
 }
 
-/// Partitions for each core of the cluster: more would be more to schedule than to read.
-const FOR_EACH_CORE: usize = 8;
+/// Partitions for each core of the cluster: more would cost more scheduling than reading.
+const PARTITIONS_PER_CORE: usize = 8;
 
-/// The plan with its leaves made for the processes of a cluster of so many cores. `None` where it reads no recording.
+/// The plan with its leaves adapted to a cluster of this many cores. `None` where it reads no recording.
 ///
 /// # Errors
-/// When a recording has no address, or the plan measures itself.
+/// When a recording has no address, or the plan is `EXPLAIN ANALYZE`.
 pub(crate) fn distributed(
     plan: &Arc<dyn ExecutionPlan>,
     cores: usize,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let mut leaves = Leaves {
-        most: cores.saturating_mul(FOR_EACH_CORE).max(1),
+        most: cores.saturating_mul(PARTITIONS_PER_CORE).max(1),
         has_any: false,
     };
     let changed = leaves.changed(Arc::clone(plan), false)?;
     Ok(leaves.has_any.then_some(changed))
 }
 
-/// Changes the leaves of a plan.
+/// Replaces the leaves of a plan.
 struct Leaves {
-    /// A leaf has no more partitions than this, unless each has to be in order.
+    /// The most partitions of a leaf, unless each has to be in order.
     most: usize,
     has_any: bool,
 }
 
 impl Leaves {
-    /// The plan with other leaves; whether somebody above it relies on its order.
+    /// The plan with other leaves; `needs_order` is whether a plan above it relies on its order.
     fn changed(
         &mut self,
         plan: Arc<dyn ExecutionPlan>,
         needs_order: bool,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         if plan.is::<AnalyzeExec>() {
-            return plan_err!("EXPLAIN ANALYZE runs in this process alone; leave the cluster out");
+            return plan_err!(
+                "EXPLAIN ANALYZE does not run on a cluster; run it without --cluster"
+            );
         }
         if let Some(leaf) = leaf_of(&plan)? {
             self.has_any = true;
@@ -160,7 +162,7 @@ impl Leaves {
         replace_children_if_necessary(plan, children)
     }
 
-    /// The leaf with several slices in each partition, where there are many and no order is relied on.
+    /// The leaf with several slices in each partition, where there are many and no order is required.
     fn grouped(&self, leaf: SliceExec, needs_order: bool) -> Result<SliceExec> {
         let source = leaf.input.downcast_ref::<DataSourceExec>();
         let source = source.and_then(|exec| {
@@ -203,7 +205,7 @@ fn leaf_of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<SliceExec>> {
     SliceExec::new(view.work.clone(), view.order, opener, input).map(Some)
 }
 
-/// A leaf whose first columns are of this topic.
+/// A leaf whose first columns are those of this topic.
 fn leaf(work: Work, topic: &Shape, shared: &Shared, slices: &[Slice]) -> Result<SliceExec> {
     let mut columns = 0..topic.output.fields().len();
     let order = columns.find(|place| topic.is_column(*place, LOG_TIME));
@@ -215,7 +217,7 @@ fn leaf(work: Work, topic: &Shape, shared: &Shared, slices: &[Slice]) -> Result<
     )
 }
 
-/// What a slice is as a row.
+/// The schema of slices as rows.
 fn row_schema() -> SchemaRef {
     Arc::new(Schema::new(vec![
         Field::new("recording", DataType::Utf8, false),
@@ -233,7 +235,10 @@ fn rows_of(shared: &Shared, slices: &[Slice]) -> Result<Arc<dyn ExecutionPlan>> 
     for slice in slices {
         let opened = &shared.recordings[slice.recording];
         let Some(address) = &opened.address else {
-            return plan_err!("no other process finds {}: it has no address", opened.name);
+            return plan_err!(
+                "other processes cannot find {}: it has no address",
+                opened.name
+            );
         };
         let labels = shared.options.labels.get(&opened.name);
         let slice = PlacedSlice {
@@ -272,7 +277,7 @@ fn row_of(slice: &PlacedSlice) -> Result<RecordBatch> {
     )?)
 }
 
-/// The slices that rows name. They come from outside.
+/// The slices in rows. They come from outside.
 fn slices_in(rows: &RecordBatch) -> Result<Vec<PlacedSlice>> {
     let columns = (
         rows.column(0).as_string_opt::<i32>(),
@@ -299,7 +304,7 @@ fn slices_in(rows: &RecordBatch) -> Result<Vec<PlacedSlice>> {
     Ok((0..rows.num_rows()).map(slice).collect())
 }
 
-/// A failure as a sentence: whoever is on the other side of a network has but the text.
+/// An error as its message: the other side of a network receives only the text.
 fn told(error: &DataFusionError) -> DataFusionError {
     match error.find_root() {
         DataFusionError::External(cause) => DataFusionError::Execution(cause.to_string()),

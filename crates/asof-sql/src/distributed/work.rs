@@ -1,4 +1,4 @@
-//! What is made of a slice of time, without saying of which recording.
+//! The work on a slice of time, independent of its recording.
 
 use std::sync::Arc;
 
@@ -23,12 +23,12 @@ use crate::times::{self, Grid};
 use crate::topic::{Opened, Slice};
 use crate::view::{Part, rows_of};
 
-/// What is made of the messages of a slice.
+/// What is made from the messages of a slice.
 #[derive(Debug, Clone)]
 pub(crate) enum Work {
-    /// The rows of a topic, at most so many of each slice.
+    /// The rows of a topic, at most this many of each slice.
     Topic(Shape, Option<usize>),
-    /// A topic with those that are joined with it.
+    /// A topic and the topics joined with it.
     Asof {
         left: Shape,
         rights: Vec<RightTopic>,
@@ -48,7 +48,7 @@ pub(crate) enum ViewKind {
     },
     Points {
         schema: SchemaRef,
-        /// What the messages call the columns of the points.
+        /// The names of the point columns in the messages.
         fields: Vec<String>,
         topic: String,
         limit: usize,
@@ -99,7 +99,7 @@ impl ViewKind {
     }
 }
 
-/// A slice of a recording that lies somewhere.
+/// A slice of a recording at an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PlacedSlice {
     pub recording: RecordingAddress,
@@ -108,7 +108,7 @@ pub(crate) struct PlacedSlice {
 }
 
 impl Work {
-    /// The columns that come out.
+    /// The output columns.
     pub fn schema(&self) -> Result<SchemaRef> {
         Ok(match self {
             Work::Topic(shape, _) => Arc::clone(&shape.output),
@@ -118,7 +118,7 @@ impl Work {
         })
     }
 
-    /// What it is about, for `EXPLAIN`.
+    /// Its description for `EXPLAIN`.
     pub fn name(&self) -> String {
         match self {
             Work::Topic(shape, _) => shape.topic.clone(),
@@ -133,7 +133,7 @@ impl Work {
         }
     }
 
-    /// Starts to read a slice. Its recording is opened on a thread that may wait.
+    /// Starts reading a slice. Its recording is opened on a thread that may block.
     pub fn start(
         &self,
         placed: PlacedSlice,

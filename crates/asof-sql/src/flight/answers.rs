@@ -1,4 +1,4 @@
-//! Rows on their way to a client.
+//! Sends rows to a client.
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -21,7 +21,7 @@ use super::statements::Statement;
 use crate::database::{Database, Waited};
 use crate::error::SqlError;
 
-/// How often a query that runs is looked at, to see whether its client is still there.
+/// How often a running query checks whether its client is still connected.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Messages for a client.
@@ -30,7 +30,7 @@ pub type Answer = Result<Response<Messages>, Status>;
 
 type Batch = Result<RecordBatch, FlightError>;
 
-/// Runs a statement. It ends when the client goes away, or takes nothing for so long.
+/// Runs a statement. It ends when the client disconnects, or takes no rows for this long.
 pub async fn run(
     database: Arc<Database>,
     statement: Statement,
@@ -54,13 +54,13 @@ pub async fn run(
     let rows = stream::unfold(coming, |mut coming: mpsc::Receiver<Batch>| async {
         Some((coming.recv().await?, coming))
     });
-    // Without this, an answer that breaks off would look like one that is whole.
+    // Without this, an answer that breaks off would look complete.
     let reason = std::iter::once_with(move || given_up.get().cloned()).flatten();
     let reason = reason.map(|status: Status| Err(FlightError::Tonic(Box::new(status))));
     Ok(encoded(&schema, rows.chain(stream::iter(reason))))
 }
 
-/// Hands rows of a query on to a client.
+/// Sends rows of a query to a client.
 struct Handing {
     sender: mpsc::Sender<Batch>,
     stalled_after: Duration,
@@ -70,7 +70,7 @@ struct Handing {
 }
 
 impl Handing {
-    /// Hands rows on until there are none, or nobody wants more.
+    /// Sends rows until there are none, or the client is gone.
     fn hand_on(
         &self,
         database: &Database,
@@ -100,7 +100,7 @@ impl Handing {
                 Err(SendTimeoutError::Closed(_)) => return,
                 Err(SendTimeoutError::Timeout(_)) => {
                     let text = format!(
-                        "the query was ended: its rows were not taken for {} s",
+                        "the query was cancelled: its rows were not taken for {} s",
                         self.stalled_after.as_secs_f32()
                     );
                     // Set once, here.
@@ -112,7 +112,7 @@ impl Handing {
     }
 }
 
-/// What is wrong with a query, in the words of the protocol.
+/// An error of a query as a gRPC status.
 pub fn refused(error: &SqlError) -> Status {
     let text = error.to_string();
     match error {
@@ -127,7 +127,7 @@ pub fn failed(error: impl std::error::Error) -> Status {
     Status::internal(error.to_string())
 }
 
-/// An answer that is there already.
+/// An answer from memory.
 pub fn answered(batch: Result<RecordBatch, FlightError>) -> Answer {
     let batch = batch.map_err(failed)?;
     Ok(encoded(&batch.schema(), stream::iter([Ok(batch)])))
@@ -138,13 +138,13 @@ pub fn nothing(schema: &SchemaRef) -> Answer {
     answered(Ok(RecordBatch::new_empty(Arc::clone(schema))))
 }
 
-/// How to get an answer: by asking for `ticket`.
+/// How to get an answer: with `ticket`.
 pub fn info(
     schema: &SchemaRef,
     ticket: Vec<u8>,
     request: Request<FlightDescriptor>,
 ) -> Result<Response<FlightInfo>, Status> {
-    // As it will be sent.
+    // The schema as it will be sent.
     let sent = FlightDataEncoderBuilder::new()
         .with_schema(plain_schema(schema))
         .build(stream::empty())
@@ -172,7 +172,7 @@ fn encoded(
     Response::new(Box::pin(data))
 }
 
-/// Columns of texts and bytes in the form that every client knows: views are younger than most clients.
+/// Columns of texts and bytes in the form that every client supports: views are newer than most clients.
 fn plain_schema(schema: &SchemaRef) -> SchemaRef {
     let plain = |field: &Arc<Field>| match field.data_type() {
         DataType::Utf8View => Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8)),

@@ -1,4 +1,4 @@
-//! Connections, and how many there can be.
+//! Connections, and their limit.
 
 use std::io;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::transport::server::Connected;
 
-/// Connections as they come. Those that there is no place for are closed at once.
+/// Incoming connections. Those beyond the limit are closed at once.
 pub fn incoming(
     listener: TcpListener,
     places: usize,
@@ -27,12 +27,12 @@ pub fn incoming(
 async fn next(listener: &TcpListener, places: &Arc<Semaphore>) -> Connection {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
-            // Too many open files, most likely: others have to go first.
+            // Probably too many open files: others have to close first.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
         if let Ok(place) = Arc::clone(places).try_acquire_owned() {
-            // Small answers go out at once; where that cannot be set they go out later.
+            // Small answers are sent at once; where that cannot be set they are sent later.
             drop(stream.set_nodelay(true));
             return Connection {
                 stream,
@@ -42,7 +42,7 @@ async fn next(listener: &TcpListener, places: &Arc<Semaphore>) -> Connection {
     }
 }
 
-/// A connection, and its place among those that may be open.
+/// A connection, and its permit among those that may be open.
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,

@@ -1,4 +1,4 @@
-//! What clients ask about a server before they ask it anything else.
+//! Information that clients request about a server before they send queries.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub const SCHEMA: &str = "public";
 /// All tables are of this type.
 pub const TABLE: &str = "TABLE";
 
-/// What this server is, and can do.
+/// The name and the capabilities of this server.
 pub fn server() -> Result<SqlInfoData> {
     let mut facts = SqlInfoDataBuilder::new();
     let version = env!("CARGO_PKG_VERSION");
@@ -31,13 +31,13 @@ pub fn server() -> Result<SqlInfoData> {
     facts.append(SqlInfo::FlightSqlServerSubstrait, false);
     let transactions = SqlSupportedTransaction::None as i32;
     facts.append(SqlInfo::FlightSqlServerTransaction, transactions);
-    // A query ends when its stream does; it has no name to be cancelled by.
+    // A query ends with its stream; it has no name to cancel it by.
     facts.append(SqlInfo::FlightSqlServerCancel, false);
     facts.append(SqlInfo::FlightSqlServerBulkIngestion, false);
     facts.append(SqlInfo::SqlDdlCatalog, false);
     facts.append(SqlInfo::SqlDdlSchema, false);
     facts.append(SqlInfo::SqlDdlTable, false);
-    // Names keep their case, in quotes and without.
+    // Names keep their case, quoted or not.
     let case = SqlSupportedCaseSensitivity::SqlCaseSensitivityCaseInsensitive as i32;
     facts.append(SqlInfo::SqlIdentifierCase, case);
     facts.append(SqlInfo::SqlQuotedIdentifierCase, case);
@@ -46,7 +46,7 @@ pub fn server() -> Result<SqlInfoData> {
     facts.build()
 }
 
-/// The types of columns that a client is likely to ask for by name.
+/// The types of columns that a client may ask for by name.
 pub fn types() -> Result<XdbcTypeInfoData> {
     let mut types = XdbcTypeInfoDataBuilder::new();
     for (name, kind, size, is_text, unsigned) in TYPES {
@@ -68,7 +68,7 @@ pub fn types() -> Result<XdbcTypeInfoData> {
     types.build()
 }
 
-/// Name, type, digits or characters, whether its literals are in quotes, whether a number has no sign.
+/// Name, type, digits or characters, whether its literals are quoted, whether a number is unsigned.
 type Kind = (&'static str, XdbcDataType, Option<i32>, bool, Option<bool>);
 
 const TYPES: &[Kind] = &[

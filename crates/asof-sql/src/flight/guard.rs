@@ -1,4 +1,4 @@
-//! Who may ask.
+//! Authentication.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Status};
 
-/// Knows who may ask: those who know the token, or all where there is none.
+/// Checks clients: those with the token, or all where there is none.
 #[derive(Debug, Clone)]
 pub struct Guard(Option<Arc<str>>);
 
@@ -16,7 +16,7 @@ impl Guard {
         Guard(token.map(Arc::from))
     }
 
-    /// The token; empty where none is wanted.
+    /// The token; empty where none is required.
     pub fn token(&self) -> &str {
         self.0.as_deref().unwrap_or_default()
     }

@@ -1,8 +1,8 @@
-//! Arrow Flight SQL over a database, for clients of JDBC and ADBC. It reads, and nothing else.
+//! Arrow Flight SQL over a database, for clients of JDBC and ADBC. Read-only.
 
 #![allow(
     clippy::result_large_err,
-    reason = "refusals are what gRPC has for them, and are rare"
+    reason = "gRPC returns errors by value, and they are rare"
 )]
 
 mod answers;
@@ -27,29 +27,29 @@ use crate::database::Database;
 use guard::Guard;
 use service::Queries;
 
-/// Ports that are tried where the first is taken.
+/// How many ports are tried when the first is taken.
 const PORTS_TO_TRY: u16 = 32;
 /// The longest message that a client may send: a query is a text.
-const MOST_ASKED: usize = 1 << 20;
-/// Requests of one connection at a time.
-const STREAMS: u32 = 64;
-/// A client that has gone without a word is noticed after this.
-const PING: Duration = Duration::from_secs(20);
-/// Threads that plan queries, or hand on their rows.
-const BLOCKING: usize = 32;
+const MAX_REQUEST_BYTES: usize = 1 << 20;
+/// How many requests one connection may have at a time.
+const MAX_CONNECTION_STREAMS: u32 = 64;
+/// A client that disappears without closing is detected after this time.
+const PING_INTERVAL: Duration = Duration::from_secs(20);
+/// Threads that plan queries, or send their rows.
+const BLOCKING_THREADS: usize = 32;
 
 /// How a [`FlightServer`] is set up.
 #[derive(Debug, Clone)]
 pub struct FlightOptions {
-    /// Where it listens. It speaks without TLS.
+    /// Where it listens, without TLS.
     pub listen: SocketAddr,
-    /// Whether the next free port will do, where the one in `listen` is taken.
+    /// Whether to take the next free port when the one in `listen` is taken.
     pub any_port: bool,
-    /// The secret that a client must know: as a bearer token, or as the password of any user.
+    /// The secret that a client must present: as a bearer token, or as the password of any user.
     pub token: Option<String>,
-    /// Open connections; those beyond it are closed at once.
+    /// The most open connections; those beyond it are closed at once.
     pub connections: usize,
-    /// A query whose rows nobody takes for so long is ended.
+    /// A query whose rows are not taken for this long is cancelled.
     pub stalled_after: Duration,
 }
 
@@ -74,12 +74,12 @@ pub struct FlightServer {
 }
 
 impl FlightServer {
-    /// Starts to answer queries over `database`.
+    /// Starts a server over `database`.
     ///
-    /// Pages in a browser cannot reach it: it takes HTTP/2 without TLS only, which browsers do not speak.
+    /// Pages in a browser cannot reach it: it accepts only HTTP/2 without TLS, which browsers do not support.
     ///
     /// # Errors
-    /// When the address cannot be had, when it is not this machine's own and there is no token, or when the system has
+    /// When the address is not available, when other machines can reach it and there is no token, or when the system has
     /// no threads to give.
     pub fn start(database: Arc<Database>, options: &FlightOptions) -> io::Result<Self> {
         if !options.listen.ip().is_loopback() && options.token.is_none() {
@@ -93,7 +93,7 @@ impl FlightServer {
         let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
-            .max_blocking_threads(BLOCKING)
+            .max_blocking_threads(BLOCKING_THREADS)
             .thread_name("asof-flight")
             .enable_all()
             .build()?;
@@ -104,13 +104,14 @@ impl FlightServer {
         let incoming = connections::incoming(listener, options.connections);
         let guard = Guard::new(options.token.as_deref());
         let queries = Queries::new(database, guard.clone(), options.stalled_after);
-        let service = FlightServiceServer::new(queries).max_decoding_message_size(MOST_ASKED);
+        let service =
+            FlightServiceServer::new(queries).max_decoding_message_size(MAX_REQUEST_BYTES);
         let service =
             InterceptedService::new(service, move |request: Request<()>| guard.check(request));
         let serving = Server::builder()
-            .max_concurrent_streams(STREAMS)
-            .http2_keepalive_interval(Some(PING))
-            .http2_keepalive_timeout(Some(PING))
+            .max_concurrent_streams(MAX_CONNECTION_STREAMS)
+            .http2_keepalive_interval(Some(PING_INTERVAL))
+            .http2_keepalive_timeout(Some(PING_INTERVAL))
             .add_service(service)
             .serve_with_incoming(incoming);
         // It ends with the runtime.

@@ -1,4 +1,4 @@
-//! What clients ask, by the protocol of Flight SQL.
+//! The requests of Flight SQL.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -39,12 +39,12 @@ use super::statements::{Statement, Statements};
 use crate::database::{Database, Described};
 use crate::error::SqlError;
 
-/// Queries that run at once; others wait for their turn.
+/// How many queries run at once; others wait.
 const MAX_CONCURRENT_QUERIES: usize = 4;
-/// Queries that are planned at once.
+/// How many queries are planned at once.
 const PLANNED_AT_ONCE: usize = 4;
-/// Bytes of statements that clients have prepared and not closed.
-const PREPARED: usize = 32 << 20;
+/// The limit of statements that clients have prepared and not closed, in bytes.
+const PREPARED_BYTES: usize = 32 << 20;
 
 /// The service.
 pub struct Queries {
@@ -64,11 +64,11 @@ impl Queries {
             stalled_after,
             turns: Arc::new(Semaphore::new(MAX_CONCURRENT_QUERIES)),
             plans: Semaphore::new(PLANNED_AT_ONCE),
-            statements: Statements::new(PREPARED),
+            statements: Statements::new(PREPARED_BYTES),
         }
     }
 
-    /// What a statement has for columns and parameters, without running it.
+    /// The columns and parameters of a statement, without running it.
     async fn described(&self, statement: Statement) -> Result<Described, Status> {
         let _turn = self.plans.acquire().await.map_err(failed)?;
         let database = Arc::clone(&self.database);
@@ -108,7 +108,7 @@ fn ipc(schema: &Schema) -> Result<Bytes, Status> {
     Ok(bytes)
 }
 
-/// Somebody wants to write.
+/// The error of a request that would write.
 fn not_reading(what: &str) -> Status {
     refused(&SqlError::NotReading(what.to_owned()))
 }
@@ -148,7 +148,7 @@ impl FlightSqlService for Queries {
         &self,
         _request: Request<Streaming<HandshakeRequest>>,
     ) -> Result<Response<Handshakes>, Status> {
-        // The request would not be here without the token.
+        // The request would have been rejected without the token.
         let token = self.guard.token();
         let answer = HandshakeResponse {
             protocol_version: 0,
@@ -168,7 +168,7 @@ impl FlightSqlService for Queries {
     ) -> Info {
         let statement = without_parameters(query.query.clone());
         let described = self.described(statement).await?;
-        // A statement is its own ticket, so nothing has to be kept.
+        // A statement is its own ticket, so nothing has to be stored.
         let ticket = TicketStatementQuery {
             statement_handle: query.query.into_bytes().into(),
         };
@@ -379,7 +379,7 @@ impl FlightSqlService for Queries {
         answered(query.into_builder(&facts::types()?).build())
     }
 
-    // Recordings have no keys; clients that show tables ask for them, and want an answer without rows.
+    // Recordings have no keys; clients that show tables request them, and expect an answer without rows.
 
     async fn get_flight_info_primary_keys(
         &self,

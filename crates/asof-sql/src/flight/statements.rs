@@ -20,8 +20,8 @@ impl Statement {
     }
 }
 
-/// Statements that clients have prepared and not closed. Where they become too many, the one goes that was not used for
-/// longest: its client has forgotten it, or prepares it again.
+/// Statements that clients have prepared and not closed. Beyond the limit, the least recently used one is
+/// dropped: its client has forgotten it, or prepares it again.
 #[derive(Debug)]
 pub struct Statements {
     budget: usize,
@@ -38,7 +38,7 @@ struct Kept {
 }
 
 impl Statements {
-    /// No more than so many bytes of them.
+    /// Holds at most this many bytes of them.
     pub fn new(budget: usize) -> Self {
         Statements {
             budget,
@@ -46,7 +46,7 @@ impl Statements {
         }
     }
 
-    /// Keeps a statement, and says what it is called.
+    /// Stores a statement, and returns its handle.
     pub fn keep(&self, sql: String) -> Vec<u8> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let name = kept.next;
@@ -66,7 +66,7 @@ impl Statements {
         Ok(())
     }
 
-    /// A statement, by what it is called.
+    /// A statement, by its handle.
     pub fn get(&self, handle: &[u8]) -> Result<Statement, Status> {
         let name = name_of(handle)?;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,7 +75,7 @@ impl Statements {
         Ok(statement)
     }
 
-    /// Lets go of a statement, if it is there.
+    /// Drops a statement, if it exists.
     pub fn close(&self, handle: &[u8]) {
         if let Ok(name) = name_of(handle) {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,7 +91,7 @@ impl Kept {
         Some(statement)
     }
 
-    /// Puts it down as the one that was used last. It stays, however large it is: a request has its bounds.
+    /// Stores it as the most recently used. It stays, however large it is: requests are bounded.
     fn put(&mut self, name: u64, statement: Statement, budget: usize) {
         self.bytes += statement.bytes();
         while self.bytes > budget {
@@ -112,9 +112,7 @@ fn name_of(handle: &[u8]) -> Result<u64, Status> {
 }
 
 fn unknown() -> Status {
-    Status::not_found(
-        "this server does not know that prepared statement, or not any more; prepare it again",
-    )
+    Status::not_found("this prepared statement does not exist, or not any more; prepare it again")
 }
 
 #[cfg(test)]
