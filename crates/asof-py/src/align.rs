@@ -26,17 +26,17 @@ impl From<AlignError> for Failure {
     }
 }
 
-/// How topics are put side by side, as Python says it: a dict.
+/// Options for aligning topics, from a Python dict.
 pub struct Wish {
-    /// `nearest`, `last`, `interpolated`, or the words of pandas and polars for them.
+    /// `nearest`, `last`, `interpolated`, or their names in pandas and polars.
     how: String,
     /// `stamp` or `log_time`.
     on: Option<String>,
-    /// What is farther away does not count.
+    /// The largest distance of a match.
     tolerance: Option<Length>,
     /// Columns by topic.
     columns: BTreeMap<String, Vec<String>>,
-    /// From when to when.
+    /// The time range.
     start: Option<Time>,
     end: Option<Time>,
 }
@@ -44,7 +44,7 @@ pub struct Wish {
 impl FromPyObject<'_, '_> for Wish {
     type Error = PyErr;
 
-    /// Errors of its parts are told as they are: they say which word is wrong.
+    /// Errors of its parts are returned unchanged: they name the wrong option.
     fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
         Ok(Wish {
             how: given.get_item("how")?.extract()?,
@@ -90,7 +90,7 @@ impl Wish {
     }
 }
 
-/// For each message of a topic, what others have for it.
+/// For each message of a topic, the matching rows of others.
 pub fn join(
     recording: Heeding,
     anchor: &str,
@@ -101,7 +101,7 @@ pub fn join(
     Ok(table(recording, aligned))
 }
 
-/// For each instant of a grid, what topics have for it.
+/// For each instant of a grid, the matching rows of topics.
 pub fn resample(
     recording: Heeding,
     topics: &[String],

@@ -1,4 +1,4 @@
-//! Errors of asof as exceptions of Python, in the same words.
+//! Errors of asof as Python exceptions, with the same messages.
 
 use std::io::ErrorKind;
 
@@ -8,14 +8,14 @@ use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-/// An exception that is not raised yet: the class in `asof.errors`, and the sentence. It can be made without Python.
+/// An exception that is not raised yet: the class in `asof.errors`, and the message. It can be created without Python.
 #[derive(Debug)]
 pub struct Failure {
     pub(crate) class: &'static str,
     pub(crate) message: String,
 }
 
-/// What asof's functions return to Python.
+/// The result type of functions that Python calls.
 pub type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
@@ -27,7 +27,7 @@ impl Failure {
         }
     }
 
-    /// The sentence.
+    /// The message.
     pub fn message(&self) -> &str {
         &self.message
     }

@@ -1,4 +1,4 @@
-//! Ctrl-C, while something takes long.
+//! Ctrl-C during long operations.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -11,21 +11,21 @@ use pyo3::prelude::*;
 
 use crate::errors::{Failure, Result};
 
-/// How often it is looked whether Ctrl-C was pressed, while something is waited for.
+/// How often a wait checks for Ctrl-C.
 pub(crate) const SIGNAL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 thread_local! {
-    /// Whether this thread let go of Python, and may have it back for a moment. Any other thread might wait for it in vain:
-    /// a library that reads a stream on threads of its own can hold it all the while.
+    /// Whether this thread released the GIL, and may take it back for a moment. Other threads might wait for it in vain:
+    /// a library that reads a stream on its own threads can hold it all the while.
     static MAY_ASK: Cell<bool> = const { Cell::new(false) };
-    /// What a signal's handler raised, until it can be raised here.
+    /// The exception of a signal handler, until it can be raised here.
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
 
-/// Works without Python; Ctrl-C interrupts a [`Heeding`] source that is read in it.
+/// Works without the GIL; Ctrl-C interrupts a [`Heeding`] source that is read in it.
 ///
 /// # Errors
-/// What the signal's handler raised, whatever was made of the interrupted read.
+/// The exception of the signal handler, whatever became of the interrupted read.
 pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
     let done = py.detach(|| {
         MAY_ASK.set(true);
@@ -39,7 +39,7 @@ pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyR
     }
 }
 
-/// Does something that cannot be interrupted on a thread of its own. Ctrl-C ends the wait for it; it is not wanted then.
+/// Runs something that cannot be interrupted on its own thread. Ctrl-C ends the wait for it; the result is dropped then.
 pub fn awaited<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -59,14 +59,14 @@ pub fn awaited<T: Send + 'static>(
             Ok(made) => return Ok(made?),
             Err(RecvTimeoutError::Timeout) => py.check_signals()?,
             Err(RecvTimeoutError::Disconnected) => {
-                let message = "the thread that did it ended early, which is a fault of asof";
+                let message = "the worker thread ended early, which is a defect of asof";
                 return Err(Failure::new("SourceError", message).into());
             }
         }
     }
 }
 
-/// A recording whose reading Ctrl-C interrupts, as often as a batch of messages comes out of it.
+/// A recording whose reading Ctrl-C interrupts, after any batch of messages.
 pub struct Heeding(pub Arc<dyn Recording>);
 
 impl Source for Heeding {
@@ -92,7 +92,7 @@ impl Source for Heeding {
     }
 }
 
-/// An error if Ctrl-C was pressed, on a thread that works [`detached`]; nothing on any other.
+/// An error if Ctrl-C was pressed, on a thread that works [`detached`]; never on any other.
 pub fn interrupted() -> std::result::Result<(), SourceError> {
     if !MAY_ASK.get() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Rows of Arrow tables as JSON messages, as Foxglove's JSON has them: times as seconds and nanoseconds, bytes in base64.
+//! Rows of Arrow tables as JSON messages, in the form of Foxglove's JSON: times as seconds and nanoseconds, bytes in base64.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -100,7 +100,7 @@ fn value(out: &mut Vec<u8>, array: &ArrayRef, row: usize) -> Result<()> {
         DataType::Float16 => float(out, array.as_primitive::<Float16Type>().value(row).to_f64()),
         DataType::Float32 => {
             let number = array.as_primitive::<Float32Type>().value(row);
-            // The shortest text that is this number, not that of the double next to it.
+            // The shortest text of this number, not of the double next to it.
             if number.is_finite() {
                 out.extend(number.to_string().bytes());
             } else {
@@ -151,7 +151,7 @@ fn items(out: &mut Vec<u8>, items: &ArrayRef) -> Result<()> {
     Ok(())
 }
 
-/// JSON has no word for what is not a finite number.
+/// JSON has no literal for numbers that are not finite.
 fn float(out: &mut Vec<u8>, number: f64) {
     out.extend(json!(number).to_string().bytes());
 }

@@ -1,4 +1,4 @@
-//! Datasets for learning.
+//! Datasets for machine learning.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ impl From<LerobotError> for Failure {
     }
 }
 
-/// Writes recordings as a dataset; what was written. The map is JSON.
+/// Writes recordings as a dataset; returns what was written. The map is JSON.
 #[pyfunction]
 pub fn export_lerobot<'py>(
     py: Python<'py>,

@@ -1,7 +1,7 @@
 //! asof for Python: the extension module under the package `asof`.
 //!
-//! It is thin: what a recording, a table or a transform is, the crates of asof say; here it gets Python's types. The
-//! words that people use are in `python/asof`, which is built on this.
+//! It is thin: recordings, tables and transforms are implemented in the crates of asof; here they get Python types. The
+//! public API is in `python/asof`, which is built on this.
 
 mod align;
 mod errors;
@@ -22,7 +22,7 @@ mod writer;
 
 use pyo3::prelude::*;
 
-/// What `asof` is built on. Not for use by itself: its names change.
+/// The internals of `asof`. Not for direct use: its names change.
 #[pymodule]
 mod _asof {
     use std::process::ExitCode;
@@ -48,7 +48,7 @@ mod _asof {
 
     /// The version of asof.
     #[pymodule_export]
-    #[allow(non_upper_case_globals, reason = "it is Python's name for it")]
+    #[allow(non_upper_case_globals, reason = "the name is Python's")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
 
     /// Nanoseconds since 1970, now.
@@ -57,23 +57,23 @@ mod _asof {
         asof::Stamp::now().nanos()
     }
 
-    /// A time as nanoseconds since 1970; one that is relative needs a recording, and is refused.
+    /// A time as nanoseconds since 1970; a relative time needs a recording, and is rejected.
     #[pyfunction]
     fn nanos(time: super::time::Time) -> PyResult<i64> {
         Ok(time.absolute()?.nanos())
     }
 
-    /// A length of time in nanoseconds.
+    /// A duration in nanoseconds.
     #[pyfunction]
     fn length(span: super::time::Length) -> i64 {
         i64::try_from(span.0.as_nanos()).unwrap_or(i64::MAX)
     }
 
-    /// Does what the command `asof` does with these words, and returns its exit code.
+    /// Runs the command `asof` with these arguments, and returns its exit code.
     #[pyfunction]
     fn main(py: Python<'_>, words: Vec<std::ffi::OsString>) -> u8 {
         let code = py.detach(|| asof::cli::main_with(words));
-        // An exit code cannot be asked for its number.
+        // An exit code does not expose its number.
         let mut codes = 0..=u8::MAX;
         let found = codes.find(|number| ExitCode::from(*number) == code);
         found.unwrap_or(1)

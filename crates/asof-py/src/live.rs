@@ -29,9 +29,9 @@ impl From<LiveError> for Failure {
     }
 }
 
-/// What a window holds at most, in bytes.
+/// The largest size of a window, in bytes.
 const MOST_BYTES: u64 = 512 << 20;
-/// Sets that wait to be asked for.
+/// How many sets may wait to be read.
 const MOST_SETS: usize = 64;
 
 /// A session with a running robot.
@@ -58,7 +58,7 @@ impl Robot {
         Ok(Robot(Mutex::new(Some(robot))))
     }
 
-    /// The topics that are there, with their types.
+    /// The topics and their types.
     fn topics(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
         let session = self.session()?;
         let topics = py.detach(|| session.topics());
@@ -72,13 +72,13 @@ impl Robot {
         Ok(topics.into_iter().map(typed).collect())
     }
 
-    /// Whether the robot is there at the moment.
+    /// Whether the robot is connected at the moment.
     #[getter]
     fn is_connected(&self) -> PyResult<bool> {
         Ok(self.session()?.is_connected())
     }
 
-    /// Waits until a topic is there; whether it is.
+    /// Waits for a topic; returns whether it exists.
     fn wait_for_topic(&self, py: Python<'_>, topic: &str, timeout: Length) -> PyResult<bool> {
         let session = self.session()?;
         let deadline = Instant::now() + timeout.0;
@@ -126,7 +126,7 @@ impl Robot {
         })
     }
 
-    /// What is kept of all topics, as a recording that grows.
+    /// The recent messages of all topics, as a recording that grows.
     fn recent(&self, py: Python<'_>) -> PyResult<Source> {
         let session = self.session()?;
         let recent = py.detach(|| -> Result<_, Failure> {
@@ -138,7 +138,7 @@ impl Robot {
         Ok(Source { recording })
     }
 
-    /// The robot's transforms, as they come.
+    /// The robot's transforms, updated as they arrive.
     #[pyo3(signature = (cache_time = None))]
     fn tf(&self, py: Python<'_>, cache_time: Option<Length>) -> PyResult<Filled> {
         let session = self.session()?;
@@ -151,7 +151,7 @@ impl Robot {
         Ok(Filled::new(TransformBuffer::filled(buffer, live)))
     }
 
-    /// Ends the session; windows are closed with it.
+    /// Ends the session, and closes its windows.
     fn close(&self, py: Python<'_>) {
         let session = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         py.detach(|| drop(session));
@@ -177,7 +177,7 @@ impl Window {
 
     fn at(time: Time) -> Result<Stamp, Failure> {
         match time.0 {
-            // Of what runs, the end is now.
+            // The end of a running robot is now.
             When::BeforeEnd(nanos) => Ok(Stamp::now().plus_nanos(nanos.saturating_neg())),
             _ => time.absolute(),
         }
@@ -223,7 +223,7 @@ impl Window {
         self.found(self.kept.oldest())
     }
 
-    /// The messages between two times, both in; all that are kept without them.
+    /// The messages between two times, both inclusive; all that are kept without them.
     #[pyo3(signature = (start = None, end = None))]
     fn interval(&self, start: Option<Time>, end: Option<Time>) -> PyResult<Vec<Message>> {
         let start = start.map(Self::at).transpose()?.unwrap_or(Stamp::MIN);
@@ -232,7 +232,7 @@ impl Window {
         Ok(entries.iter().map(|entry| self.message(entry)).collect())
     }
 
-    /// Waits for a message that was measured after a time; `TimeoutError` where none comes.
+    /// Waits for a message that was measured after a time; `TimeoutError` where none arrives.
     #[pyo3(signature = (time, timeout = None))]
     fn wait_after(&self, py: Python<'_>, time: Time, timeout: Option<Length>) -> PyResult<Message> {
         let after = Self::at(time)?.plus_nanos(1);
@@ -249,7 +249,7 @@ impl Window {
                 Err(error) => return Err(Failure::new("LiveError", error).into()),
             }
             if deadline.is_some_and(|end| Instant::now() >= end) {
-                let message = format!("no message on {} came in time", self.topic);
+                let message = format!("no message on {} arrived in time", self.topic);
                 return Err(PyTimeoutError::new_err(message));
             }
         }
@@ -276,7 +276,7 @@ impl Window {
         true
     }
 
-    /// What was let go, and what was not taken.
+    /// Counters of evicted and rejected messages.
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, pyo3::types::PyDict>> {
         let counters = self.kept.stats();
         let dict = pyo3::types::PyDict::new(py);
@@ -293,7 +293,7 @@ impl Window {
     }
 }
 
-/// Messages that were kept, as a recording.
+/// Kept messages, as a recording.
 struct Kept(Recent);
 
 impl asof::Source for Kept {
@@ -312,14 +312,14 @@ impl asof::Source for Kept {
 
 impl Recording for Kept {}
 
-/// A set of messages that belong together.
+/// A set of matching messages.
 type Set = Vec<Stamped<Arc<Sample>>>;
 
-/// Sets of messages that belong together, as they come.
+/// Sets of matching messages, as they arrive.
 #[pyclass(frozen, module = "asof._asof")]
 pub struct Synchronized {
     sets: Mutex<Receiver<Set>>,
-    /// Sets that were found and not asked for in time.
+    /// Sets that were dropped because they were not read in time.
     missed: Arc<AtomicU64>,
     decoders: SharedDecoders,
     _connections: Vec<Connection>,
@@ -328,7 +328,7 @@ pub struct Synchronized {
 
 #[pymethods]
 impl Synchronized {
-    /// Joins windows: sets that lie within `slop`, or have the same stamp without it.
+    /// Joins windows: sets within `slop`, or with the same stamp without it.
     #[new]
     #[pyo3(signature = (windows, slop = None, queue_size = 10))]
     fn new(windows: Vec<PyRef<'_, Window>>, slop: Option<Length>, queue_size: usize) -> Self {
@@ -355,7 +355,7 @@ impl Synchronized {
         }
     }
 
-    /// Sets that were found and let go, because nobody asked for them in time.
+    /// Sets that were dropped because they were not read in time.
     #[getter]
     fn missed(&self) -> u64 {
         self.missed.load(Ordering::Relaxed)
@@ -369,7 +369,7 @@ impl Synchronized {
         self.next(py, None)
     }
 
-    /// The next set; None where none comes in time.
+    /// The next set; None where none arrives in time.
     #[pyo3(signature = (timeout = None))]
     fn next(&self, py: Python<'_>, timeout: Option<Length>) -> PyResult<Option<Vec<Message>>> {
         let deadline = timeout.map(|Length(timeout)| Instant::now() + timeout);

@@ -13,12 +13,12 @@ use pyo3::types::{PyBytes, PyDict, PyString};
 use crate::errors::{Failure, Result};
 use crate::value;
 
-/// The decoders of a reader's channels, which all of its messages share.
+/// The decoders of a reader's channels, shared by all of its messages.
 pub type SharedDecoders = Arc<Mutex<Decoders>>;
 
 /// One message: `topic`, `log_time`, `publish_time`, `sequence`, `raw`, and `data`, its fields.
 ///
-/// The fields are decoded when they are first asked for, and are attributes of the message as well.
+/// The fields are decoded at the first access, and are attributes of the message as well.
 #[pyclass(frozen, module = "asof")]
 pub struct Message {
     channel: Arc<Channel>,
@@ -30,17 +30,18 @@ pub struct Message {
     data: PyOnceLock<Py<PyAny>>,
 }
 
-/// A payload of this size stays in the buffer that it was read into, if it is a good part of it.
-const SHARED_FROM: usize = 64 << 10;
-/// What part of its buffer a payload that is shared takes at least.
-const SHARED_PART: usize = 16;
+/// A payload of at least this size stays in the buffer that it was read into, if it is a large enough part of it.
+const MIN_SHARED_BYTES: usize = 64 << 10;
+/// The smallest part of its buffer that a shared payload takes: one in this many.
+const MAX_BUFFER_RATIO: usize = 16;
 
 impl Message {
-    /// A message of a batch. It keeps no more alive than a few times its own size: a small one is copied out.
+    /// A message of a batch. It keeps alive at most a few times its own size: a small one is copied.
     pub fn new(message: MessageRef<'_>, buffer: Option<&Bytes>, decoders: SharedDecoders) -> Self {
         let payload = message.payload;
-        let is_shared =
-            |buffer: &&Bytes| payload.len() >= SHARED_FROM.max(buffer.len() / SHARED_PART);
+        let is_shared = |buffer: &&Bytes| {
+            payload.len() >= MIN_SHARED_BYTES.max(buffer.len() / MAX_BUFFER_RATIO)
+        };
         let payload = match buffer.filter(is_shared) {
             Some(buffer) => buffer.slice_ref(payload),
             None => Bytes::copy_from_slice(payload),
@@ -56,7 +57,7 @@ impl Message {
         }
     }
 
-    /// The same message as the crates of asof have it.
+    /// The same message as a type of asof's crates.
     pub fn to_message(&self) -> asof::Message {
         asof::Message {
             channel: Arc::clone(&self.channel),
@@ -67,14 +68,14 @@ impl Message {
         }
     }
 
-    /// What it means.
+    /// Its meaning.
     pub fn meaning(&self) -> Result<Record> {
         let mut decoders = self.decoders.lock().unwrap_or_else(PoisonError::into_inner);
         let meaning = decoders.meaning(&self.to_message());
         meaning.map_err(|error| self.refused(&error))
     }
 
-    /// Why it cannot be what was asked for.
+    /// Why it cannot be converted as requested.
     pub fn refused(&self, reason: &dyn std::fmt::Display) -> Failure {
         let at = asof::Stamp::from_nanos(self.log_time);
         let (topic, kind) = (&self.channel.topic, self.channel.type_name());
@@ -123,7 +124,7 @@ impl Message {
         self.publish_time
     }
 
-    /// Its number, as its sender counts.
+    /// The sequence number of its sender.
     #[getter]
     fn sequence(&self) -> u32 {
         self.sequence
@@ -135,13 +136,13 @@ impl Message {
         self.channel.type_name()
     }
 
-    /// How it is encoded: `cdr`, `ros1`, `protobuf`, `json`, …
+    /// Its encoding: `cdr`, `ros1`, `protobuf`, `json`, …
     #[getter]
     fn encoding(&self) -> &str {
         &self.channel.message_encoding
     }
 
-    /// Its bytes, as they were recorded.
+    /// Its bytes, as recorded.
     #[getter]
     fn raw<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.payload)
@@ -153,7 +154,7 @@ impl Message {
         self.decode(py)
     }
 
-    /// When it was measured, as it says itself, in nanoseconds; None where it does not.
+    /// Its stamp, the time of measurement, in nanoseconds; None where it has none.
     #[getter]
     fn stamp(&self, py: Python<'_>) -> PyResult<Option<i64>> {
         let stamp = py.detach(|| {
@@ -172,7 +173,7 @@ impl Message {
         helper.call1((slf,))
     }
 
-    /// Its points as a structured array, one entry a point, which shares the message's memory.
+    /// Its points as a structured array, one entry per point, which shares the message's memory.
     fn cloud<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let helper = slf.py().import("asof._image")?.getattr("cloud")?;
         helper.call1((slf,))
@@ -230,16 +231,16 @@ impl Message {
     }
 }
 
-/// A channel as it is pickled: its topic, its encoding, and the name, the language and the text of its schema.
+/// A pickled channel: its topic, its encoding, and the name, the language and the text of its schema.
 type Named<B> = (String, String, Option<(String, String, B)>);
-/// What a message is pickled as: its channel, its times and number, and its bytes.
+/// The parts of a pickled message: its channel, its times and number, and its bytes.
 type Parts<'py> = (
     Named<Bound<'py, PyBytes>>,
     (i64, i64, u32),
     Bound<'py, PyBytes>,
 );
 
-/// A message that was pickled.
+/// Restores a pickled message.
 #[pyfunction]
 pub fn message_of(channel: Named<Vec<u8>>, times: (i64, i64, u32), payload: Vec<u8>) -> Message {
     let (topic, message_encoding, schema) = channel;
@@ -269,10 +270,10 @@ pub fn message_of(channel: Named<Vec<u8>>, times: (i64, i64, u32), payload: Vec<
     }
 }
 
-/// Messages of a recording in order of log time, read as they are asked for.
+/// Messages of a recording in order of log time, read on demand.
 #[pyclass(module = "asof")]
 pub struct Messages {
-    /// Only one thread at a time has it: what is in here need not be shared.
+    /// Only one thread at a time has it: its contents need not be `Sync`.
     batches: Mutex<Batches>,
     batch: Batch,
     next: usize,

@@ -1,4 +1,4 @@
-//! Arrow arrays as numpy arrays, which share their memory wherever the two lie alike.
+//! Arrow arrays as numpy arrays, which share their memory wherever the layouts agree.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, TimestampNanosecondType};
@@ -14,21 +14,21 @@ use crate::value::value;
 
 static FROM_BUFFER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// A buffer as an array of numbers. Nothing is copied: the array keeps the buffer alive, and cannot be written.
+/// A buffer as an array of numbers. Nothing is copied: the array keeps the buffer alive, and is read-only.
 fn from_buffer<'py>(py: Python<'py>, buffer: Buffer, dtype: &str) -> PyResult<Bound<'py, PyAny>> {
     let function = FROM_BUFFER.get_or_try_init(py, || {
         let function = py.import("numpy")?.getattr("frombuffer")?;
         Ok::<_, PyErr>(function.unbind())
     })?;
     if buffer.is_empty() {
-        // An empty buffer is not one to numpy.
+        // Numpy does not accept an empty buffer.
         return py.import("numpy")?.call_method1("empty", (0, dtype));
     }
     let buffer = Bound::new(py, PyArrowBuffer::new(buffer))?;
     function.bind(py).call1((buffer, dtype))
 }
 
-/// The type that numpy has for numbers of Arrow.
+/// The numpy type for Arrow numbers.
 fn dtype(kind: &DataType) -> Option<(&'static str, usize)> {
     Some(match kind {
         DataType::Float64 => ("<f8", 8),
@@ -46,13 +46,13 @@ fn dtype(kind: &DataType) -> Option<(&'static str, usize)> {
     })
 }
 
-/// Whether an array is numbers or truth values, none of them missing.
+/// Whether an array is numbers or booleans, without nulls.
 pub fn is_plain(array: &ArrayRef) -> bool {
     let is_number = dtype(array.data_type()).is_some();
     (is_number || array.data_type() == &DataType::Boolean) && array.null_count() == 0
 }
 
-/// An array of numbers, none of them missing.
+/// An array of numbers, without nulls.
 pub fn plain<'py>(py: Python<'py>, array: &ArrayRef) -> PyResult<Bound<'py, PyAny>> {
     if let Some(truths) = array.as_boolean_opt() {
         return booleans(py, truths);
@@ -70,8 +70,8 @@ fn booleans<'py>(py: Python<'py>, truths: &BooleanArray) -> PyResult<Bound<'py, 
     from_buffer(py, Buffer::from_vec(bytes), "?")
 }
 
-/// A whole column: numbers as they are, with NaN and NaT for what is missing; lists of one length as rows of a matrix;
-/// structs as structured arrays; all else as objects.
+/// A complete column: numbers with NaN and NaT for nulls; lists of one length as rows of a matrix;
+/// structs as structured arrays; everything else as objects.
 pub fn column<'py>(py: Python<'py>, array: &ArrayRef) -> PyResult<Bound<'py, PyAny>> {
     if is_plain(array) {
         return plain(py, array);
@@ -170,7 +170,7 @@ fn objects<'py>(py: Python<'py>, array: &ArrayRef) -> PyResult<Bound<'py, PyAny>
     helper.call1((PyList::new(py, values)?,))
 }
 
-/// The bytes of one row, which stay where they are unless they are few.
+/// The bytes of one row, which are not copied unless they are few.
 pub fn bytes_at<'py>(py: Python<'py>, array: &ArrayRef, row: usize) -> PyResult<Bound<'py, PyAny>> {
     from_buffer(py, buffer_at(array, row), "<u1")
 }
@@ -181,7 +181,7 @@ fn buffer_at(array: &ArrayRef, row: usize) -> Buffer {
             let views = array.as_binary_view();
             let view = views.views()[row];
             let length = view as u32;
-            // Up to twelve bytes lie in the view itself.
+            // Up to twelve bytes are in the view itself.
             if length <= 12 {
                 return Buffer::from(views.value(row));
             }

@@ -7,7 +7,7 @@ use pyo3_arrow::buffer::PyArrowBuffer;
 
 use crate::message::Message;
 
-/// Numbers, their type as numpy has it, height, width and channels, the bytes of a row, and whether blue comes before red.
+/// Numbers, their numpy type, height, width and channels, the bytes of a row, and whether blue comes before red.
 type Shaped = (
     PyArrowBuffer,
     &'static str,
@@ -16,7 +16,7 @@ type Shaped = (
     bool,
 );
 
-/// The picture of a message, raw or compressed: where its numbers lie in the message, or what had to be decoded.
+/// The picture of a message, raw or compressed: the numbers within the message, or decoded ones.
 #[pyfunction]
 pub fn picture(py: Python<'_>, message: &Message) -> PyResult<Shaped> {
     let shaped = py.detach(|| {
@@ -80,7 +80,7 @@ fn shape(record: &Record) -> Result<Found, String> {
     Ok((numbers.data, kind, shape, numbers.step, numbers.is_reversed))
 }
 
-/// Pixels that lie row by row without a gap, red first.
+/// Pixels in contiguous rows, red first.
 fn decoded(pixels: Pixels) -> Found {
     let kind = if pixels.bits == 16 { "=u2" } else { "u1" };
     let step = pixels.width * pixels.channels * (pixels.bits / 8);

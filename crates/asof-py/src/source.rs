@@ -1,4 +1,4 @@
-//! Recordings and running robots, opened.
+//! Open recordings and running robots.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use crate::time::{Time, range};
 /// A recording, several as one, or a running robot.
 #[pyclass(frozen, module = "asof._asof")]
 pub struct Source {
-    /// What is read.
+    /// The recording.
     pub recording: Arc<dyn Recording>,
 }
 
@@ -34,7 +34,7 @@ impl Source {
         range(self.recording.summary().range, start, end)
     }
 
-    /// The topics that names and globs mean; all where none is given. One that means nothing is an error.
+    /// The topics that names and globs match; all where none is given. One without a match is an error.
     fn topics(&self, patterns: &[String]) -> Result<Topics> {
         if patterns.is_empty() {
             return Ok(Topics::All);
@@ -70,7 +70,7 @@ impl Source {
         Ok(Source { recording })
     }
 
-    /// What it holds, as far as that is known without reading it.
+    /// Its contents, as far as they are known without reading it.
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let summary = py.detach(|| self.recording.summary());
         let dict = PyDict::new(py);
@@ -123,7 +123,7 @@ impl Source {
         Ok(dict)
     }
 
-    /// The contents of an attachment, by its place in the summary.
+    /// The contents of an attachment, by its index in the summary.
     fn attachment<'py>(
         &self,
         py: Python<'py>,
@@ -139,7 +139,7 @@ impl Source {
         Ok(pyo3::types::PyBytes::new(py, &bytes))
     }
 
-    /// A named set of text, by its place in the summary.
+    /// A metadata record, by its index in the summary.
     fn metadata(&self, py: Python<'_>, place: usize) -> PyResult<BTreeMap<String, String>> {
         let texts = py.detach(|| -> Result<_> {
             let summary = self.recording.summary();
@@ -151,12 +151,12 @@ impl Source {
         Ok(texts)
     }
 
-    /// The instant that is meant, in nanoseconds.
+    /// The resolved time, in nanoseconds.
     fn resolve(&self, time: Time) -> i64 {
         time.0.resolve(self.recording.summary().range).nanos()
     }
 
-    /// One topic as a table that is read when it is asked for.
+    /// One topic as a table that is read on demand.
     #[pyo3(signature = (topic, columns = None, start = None, end = None))]
     fn table(
         &self,
@@ -205,7 +205,7 @@ impl Source {
         Ok(Messages::new(batches))
     }
 
-    /// For each message of a topic, what others have for it.
+    /// For each message of a topic, the matching rows of others.
     fn join(
         &self,
         py: Python<'_>,
@@ -220,7 +220,7 @@ impl Source {
         })??)
     }
 
-    /// For each instant of a grid, what topics have for it.
+    /// For each instant of a grid, the matching rows of topics.
     fn resample(
         &self,
         py: Python<'_>,
@@ -235,7 +235,7 @@ impl Source {
         })??)
     }
 
-    /// The rows of a query in SQL; `name` is what the recording is called in them.
+    /// The rows of an SQL query; `name` is the name of the recording in them.
     fn sql(&self, py: Python<'_>, name: String, query: &str) -> PyResult<Table> {
         Ok(py.detach(|| crate::sql::query(&self.recording, name, query))?)
     }

@@ -1,4 +1,4 @@
-//! Queries in SQL, where the build has an engine for them.
+//! SQL queries, if the build has an engine for them.
 
 use std::sync::Arc;
 
@@ -26,11 +26,11 @@ pub fn query(recording: &Arc<dyn Recording>, name: String, sql: &str) -> Result<
     }))
 }
 
-/// The rows of a query, from a thread that has the database: a query borrows it.
+/// The rows of a query, from a thread that owns the database: a query borrows it.
 #[cfg(feature = "sql")]
 struct Rows {
     coming: std::sync::mpsc::Receiver<Result<arrow_array::RecordBatch>>,
-    /// The thread ends when this is gone, however long the query would go on.
+    /// The thread ends when this is dropped, however long the query would run.
     _wanted: Arc<()>,
 }
 
@@ -43,7 +43,7 @@ impl Rows {
     ) -> Result<Self> {
         use asof::sql::Waited;
 
-        // Rows that nobody asked for yet: the query waits then.
+        // Rows that were not requested yet: the query waits then.
         let (sender, coming) = std::sync::mpsc::sync_channel(1);
         let wanted = Arc::new(());
         let is_wanted = Arc::downgrade(&wanted);
@@ -89,7 +89,7 @@ impl Iterator for Rows {
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            // Libraries take rows on threads of their own, which must not wait for Python.
+            // Libraries read rows on their own threads, which must not wait for the GIL.
             if let Err(error) = crate::interrupt::interrupted() {
                 return Some(Err(error.into()));
             }
@@ -102,7 +102,7 @@ impl Iterator for Rows {
 pub fn query(_: &Arc<dyn Recording>, _: String, _: &str) -> Result<Table> {
     Err(Failure::new(
         "UnavailableError",
-        "this wheel has no engine for SQL, which would be larger than the rest of it; build one that has: \
+        "this wheel has no SQL engine, which would be larger than the rest of it; build one that has: \
          maturin build --release --features sql --manifest-path crates/asof-py/Cargo.toml. \
          DuckDB takes topics as they are: odom = rec['/odom'].read(); duckdb.sql('SELECT … FROM odom')",
     ))

@@ -1,4 +1,4 @@
-//! Tables that are read as they are asked for, and their batches.
+//! Tables that are read on demand, and their batches.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,27 +16,27 @@ use crate::errors::{Failure, Result};
 use crate::interrupt::detached;
 use crate::ndarray;
 
-/// Rows as they come.
+/// Rows as they are produced.
 pub type Rows = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 
-/// Opens the rows once more, in batches of at most so many.
+/// Opens the rows again, in batches of at most this many.
 type Open = dyn Fn(Option<usize>, &Lost) -> Result<Rows> + Send + Sync;
 
 /// Messages that could not be decoded, counted while a table is read.
 pub type Lost = Arc<AtomicU64>;
 
-/// A table that is read when it is asked for, as often as it is asked for. It speaks the Arrow PyCapsule protocol.
+/// A table that is read on demand, any number of times. It implements the Arrow PyCapsule protocol.
 #[pyclass(frozen, module = "asof")]
 pub struct Table {
     schema: SchemaRef,
     open: Arc<Open>,
-    /// What the last reading could not decode.
+    /// Messages that the last reading could not decode.
     lost: Lost,
     has_views: bool,
 }
 
 impl Table {
-    /// A table with these columns, and a way to its rows.
+    /// A table with these columns, and a way to read its rows.
     pub fn new(
         schema: SchemaRef,
         open: impl Fn(Option<usize>, &Lost) -> Result<Rows> + Send + Sync + 'static,
@@ -49,7 +49,7 @@ impl Table {
         }
     }
 
-    /// A table of rows that are there.
+    /// A table of rows in memory.
     pub fn made(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
         Table::new(schema, move |rows, _| {
             let most = rows.unwrap_or(usize::MAX).max(1);
@@ -74,7 +74,7 @@ impl Table {
         ))
     }
 
-    /// All rows, read while other threads of Python run. Ctrl-C ends it.
+    /// All rows, read without the GIL. Ctrl-C interrupts it.
     fn collect_rows(&self, py: Python<'_>) -> PyResult<Vec<RecordBatch>> {
         let mut rows = detached(py, || self.rows(None))??;
         let mut batches = Vec::new();
@@ -95,7 +95,7 @@ impl Table {
         fields.map(|field| field.name().clone()).collect()
     }
 
-    /// The names of its columns, each with its type as Arrow writes it.
+    /// The names of its columns, each with its Arrow type.
     #[getter]
     fn types(&self) -> Vec<(String, String)> {
         let fields = self.schema.fields().iter();
@@ -116,7 +116,7 @@ impl Table {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// The same table; with `views` false, without Arrow's view types, which some libraries do not know.
+    /// The same table; with `views` false, without Arrow's view types, which some libraries do not support.
     fn with_views(&self, views: bool) -> Self {
         let schema = if views {
             Arc::clone(&self.schema)
@@ -141,7 +141,7 @@ impl Table {
         Ok(made)
     }
 
-    /// Its batches, of at most so many rows each.
+    /// Its batches, of at most this many rows each.
     #[pyo3(signature = (rows = None))]
     fn batches(&self, py: Python<'_>, rows: Option<usize>) -> PyResult<Batches> {
         if rows == Some(0) {
@@ -198,7 +198,7 @@ impl Table {
     }
 }
 
-/// Whether Ctrl-C was pressed. Only the thread that asked for the rows may ask: it can have Python, others might wait for
+/// Whether Ctrl-C was pressed. Only the thread that requested the rows may ask: it can take the GIL, others might wait for
 /// it in vain.
 fn interrupted(asked_by: ThreadId) -> std::result::Result<(), ArrowError> {
     if std::thread::current().id() != asked_by {
@@ -212,10 +212,10 @@ fn interrupted(asked_by: ThreadId) -> std::result::Result<(), ArrowError> {
     checked.map_err(|error| ArrowError::ExternalError(error.into()))
 }
 
-/// The batches of a table, read as they are asked for.
+/// The batches of a table, read on demand.
 #[pyclass(module = "asof")]
 pub struct Batches {
-    /// Only one thread at a time has it: what is in here need not be shared.
+    /// Only one thread at a time has it: its contents need not be `Sync`.
     rows: Mutex<Rows>,
     lost: Lost,
 }
@@ -242,7 +242,7 @@ impl Batches {
     }
 }
 
-/// Some rows of a table, in memory. It speaks the Arrow PyCapsule protocol.
+/// Some rows of a table, in memory. It implements the Arrow PyCapsule protocol.
 #[pyclass(frozen, module = "asof")]
 pub struct Batch(RecordBatch);
 
@@ -282,7 +282,7 @@ impl Batch {
         ndarray::column(py, array)
     }
 
-    /// Where the buffers of a column lie in memory: what was handed over without a copy lies there in Python too.
+    /// The addresses of a column's buffers: without a copy they are the same in Python.
     fn addresses(&self, column: &str) -> Vec<usize> {
         let array = self.0.column_by_name(column);
         let data = array.map(Array::to_data);
@@ -331,7 +331,7 @@ impl Batch {
     }
 }
 
-/// The same rows, with bytes as Arrow had them before views.
+/// The same rows, without Arrow's view types.
 fn without_views(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let columns = batch.columns().iter().zip(schema.fields());
     let columns = columns.map(|(array, field)| {

@@ -1,4 +1,4 @@
-//! Transforms, in the words of tf2.
+//! Transforms, with tf2's API.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -51,16 +51,16 @@ impl From<TransformWaitError> for Failure {
     }
 }
 
-/// Where a frame was in another: takes a point given in `source` into `target`.
+/// The transform between two frames: takes a point given in `source` into `target`.
 #[pyclass(frozen, module = "asof")]
 pub struct Transform {
-    /// The frame that points are taken into.
+    /// The target frame.
     #[pyo3(get)]
     target: String,
-    /// The frame that points are given in.
+    /// The source frame.
     #[pyo3(get)]
     source: String,
-    /// Its time in nanoseconds; None where it holds for all times.
+    /// Its time in nanoseconds; None where it is static.
     #[pyo3(get)]
     stamp: Option<i64>,
     pose: Isometry3<f64>,
@@ -96,7 +96,7 @@ impl Transform {
     #[getter]
     fn matrix<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let matrix = self.pose.to_homogeneous();
-        // nalgebra lies by columns, numpy by rows.
+        // nalgebra is column-major, numpy row-major.
         let rows = PyArray1::from_slice(py, matrix.transpose().as_slice());
         rows.reshape([4, 4])
     }
@@ -107,13 +107,13 @@ impl Transform {
         stamped(slf)?.get_item("header")
     }
 
-    /// The frame that points are given in, as a TransformStamped has it.
+    /// The source frame, as in a TransformStamped.
     #[getter]
     fn child_frame_id(&self) -> &str {
         &self.source
     }
 
-    /// `translation` and `rotation` with their parts by name, as a TransformStamped has them.
+    /// `translation` and `rotation` with their parts by name, as in a TransformStamped.
     #[getter]
     fn transform<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         stamped(slf)?.get_item("transform")
@@ -137,9 +137,9 @@ fn stamped<'py>(transform: &Bound<'py, Transform>) -> PyResult<Bound<'py, PyAny>
 #[pyclass(frozen, subclass, module = "asof._asof")]
 pub struct TransformBuffer {
     buffer: Inner,
-    /// What relative times are relative to.
+    /// The range that relative times refer to.
     range: TimeRange,
-    /// What fills it, where something does.
+    /// Keeps the source of its transforms running, if there is one.
     _filler: Option<Box<dyn std::any::Any + Send + Sync>>,
 }
 
@@ -153,7 +153,7 @@ impl TransformBuffer {
         }
     }
 
-    /// A buffer that something goes on filling.
+    /// A buffer that is filled continuously.
     pub fn filled(buffer: Inner, filler: impl std::any::Any + Send + Sync) -> Self {
         TransformBuffer {
             buffer,
@@ -162,7 +162,7 @@ impl TransformBuffer {
         }
     }
 
-    /// The instant that is meant; `None` for the latest, which zero means as well, as in tf2.
+    /// The resolved time; `None` for the latest, which zero means as well, as in tf2.
     fn instant(&self, time: Option<Time>) -> Result<Option<Stamp>, Failure> {
         match time.map(|time| time.0) {
             None | Some(When::At(Stamp::EPOCH)) => Ok(None),
@@ -172,7 +172,7 @@ impl TransformBuffer {
         }
     }
 
-    /// Waits for a transform, a moment at a time: Ctrl-C ends it.
+    /// Waits for a transform in short steps, so that Ctrl-C can interrupt it.
     fn wait_for(
         &self,
         py: Python<'_>,
@@ -208,18 +208,18 @@ impl TransformBuffer {
     }
 }
 
-/// A buffer on its way to the class that people use.
+/// A buffer on its way to the public class.
 #[pyclass(frozen, module = "asof._asof")]
 pub struct Filled(Mutex<Option<TransformBuffer>>);
 
 impl Filled {
-    /// Hands a buffer on.
+    /// Passes on a buffer.
     pub fn new(buffer: TransformBuffer) -> Self {
         Filled(Mutex::new(Some(buffer)))
     }
 }
 
-/// Translations, rotations, and which of them there are.
+/// Translations, rotations, and a mask of the valid ones.
 type ManyArrays<'py> = (
     Bound<'py, PyArray2<f64>>,
     Bound<'py, PyArray2<f64>>,
@@ -228,7 +228,7 @@ type ManyArrays<'py> = (
 
 #[pymethods]
 impl TransformBuffer {
-    /// An empty buffer that keeps so much of each edge, and lets go of the rest.
+    /// An empty buffer that keeps this much of each edge.
     #[new]
     #[pyo3(signature = (cache_time = None, last_wins = false, *, filled = None))]
     fn new(
@@ -256,7 +256,7 @@ impl TransformBuffer {
         Ok(TransformBuffer::over(buffer, TimeRange::EMPTY))
     }
 
-    /// Stores where a child is in its parent: at a time, or for all times where there is none.
+    /// Stores a child's pose in its parent: at a time, or as static without one.
     fn update(
         &self,
         parent: &str,
@@ -269,7 +269,7 @@ impl TransformBuffer {
         let [qx, qy, qz, qw] = rotation;
         let quaternion = Quaternion::new(qw, qx, qy, qz);
         let norm = quaternion.norm();
-        if !norm.is_finite() || (norm - 1.0).abs() > ROUGHLY {
+        if !norm.is_finite() || (norm - 1.0).abs() > NORM_TOLERANCE {
             let message = format_args!(
                 "edge '{parent}' -> '{child}': the quaternion x={qx}, y={qy}, z={qz}, w={qw} is not a rotation: its length is {norm}, not 1"
             );
@@ -286,7 +286,7 @@ impl TransformBuffer {
         Ok(stored.map_err(Failure::from)?)
     }
 
-    /// The transform that takes a point given in `source_frame` into `target_frame`, at a time; the latest without one.
+    /// The transform that takes a point given in `source_frame` into `target_frame` at a time; the latest without one.
     #[pyo3(signature = (target_frame, source_frame, time = None, timeout = None))]
     fn lookup_transform(
         &self,
@@ -343,7 +343,7 @@ impl TransformBuffer {
         })
     }
 
-    /// From `source_frame` at one time to `target_frame` at another, through a frame that does not move between them.
+    /// From `source_frame` at one time to `target_frame` at another, through a fixed frame.
     fn lookup_transform_full(
         &self,
         target_frame: &str,
@@ -376,7 +376,7 @@ impl TransformBuffer {
         ))
     }
 
-    /// Transforms at many times at once: translations (n, 3), rotations (n, 4) and a mask of those that there are.
+    /// Transforms at many times at once: translations (n, 3), rotations (n, 4) and a mask of the valid ones.
     fn lookup_many<'py>(
         &self,
         py: Python<'py>,
@@ -447,7 +447,7 @@ impl TransformBuffer {
         PyArray1::from_vec(py, moved).reshape([count, 3])
     }
 
-    /// The latest time that every edge between two frames knows; None where all are static.
+    /// The latest time that every edge between two frames covers; None where all are static.
     fn get_latest_common_time(
         &self,
         target_frame: &str,
@@ -457,7 +457,7 @@ impl TransformBuffer {
         Ok(time.map_err(Failure::from)?.map(Stamp::nanos))
     }
 
-    /// Times at a step of so many nanoseconds for which there is a transform, from the first to the last.
+    /// Times at a step of this many nanoseconds for which there is a transform, from the first to the last.
     fn times_between(&self, target: &str, source: &str, step: i64) -> PyResult<Vec<i64>> {
         let covered = self.buffer.covered(target, source).map_err(Failure::from)?;
         let covered = if covered == TimeRange::ALL {
@@ -474,7 +474,7 @@ impl TransformBuffer {
         Ok(every(covered, step).map(Stamp::nanos).collect())
     }
 
-    /// The instant that is meant, in nanoseconds; zero for the latest.
+    /// The resolved time, in nanoseconds; zero for the latest.
     fn resolve(&self, time: Time) -> PyResult<i64> {
         let stamp = self.instant(Some(time))?;
         Ok(stamp.map_or(0, Stamp::nanos))
@@ -517,17 +517,17 @@ impl TransformBuffer {
         self.buffer.to_yaml()
     }
 
-    /// Forgets everything that moves.
+    /// Removes all dynamic transforms.
     fn clear(&self) {
         self.buffer.clear();
     }
 }
 
-/// Times that one answer may have.
+/// The most times of one answer.
 const MOST_TIMES: i64 = 50_000_000;
 
-/// How far from 1 the length of a quaternion may be, as in tf2.
-const ROUGHLY: f64 = 1e-3;
+/// How far from 1 the norm of a quaternion may be, as in tf2.
+const NORM_TOLERANCE: f64 = 1e-3;
 
 /// A buffer with all transforms of a recording; how many were read, and what could not be used.
 pub fn of_recording(

@@ -1,4 +1,4 @@
-//! Times and lengths of time, as Python has them.
+//! Times and durations from Python.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
 
 use crate::errors::Failure;
 
-/// An instant: everything that the command line takes, integers of nanoseconds, floats of seconds, `datetime`, and what
-/// numpy and pandas have for it.
+/// An instant: every form of the command line, integers of nanoseconds, floats of seconds, `datetime`, and the types of
+/// numpy and pandas.
 #[derive(Debug, Clone, Copy)]
 pub struct Time(pub When);
 
@@ -38,7 +38,7 @@ impl FromPyObject<'_, '_> for Time {
             return Ok(Time(when));
         }
         if given.is_instance_of::<PyBool>() {
-            return Err(PyTypeError::new_err("a truth value is not a time"));
+            return Err(PyTypeError::new_err("a bool is not a time"));
         }
         if given.is_instance_of::<PyInt>() {
             return Ok(Time(When::At(nanos(&given)?)));
@@ -56,7 +56,7 @@ impl FromPyObject<'_, '_> for Time {
     }
 }
 
-/// What a 64-bit count of nanoseconds holds.
+/// The range of a 64-bit count of nanoseconds, in seconds.
 const MOST_SECONDS: f64 = 9_223_372_036.0;
 
 fn nanos(given: &Bound<'_, PyAny>) -> PyResult<Stamp> {
@@ -67,7 +67,7 @@ fn nanos(given: &Bound<'_, PyAny>) -> PyResult<Stamp> {
     Ok(Stamp::from_nanos(nanos))
 }
 
-/// A length of time: `50ms`, seconds as a number, `timedelta`, and numpy's and pandas' own.
+/// A duration: `50ms`, seconds as a number, `timedelta`, and those of numpy and pandas.
 #[derive(Debug, Clone, Copy)]
 pub struct Length(pub Duration);
 
@@ -77,7 +77,7 @@ impl FromPyObject<'_, '_> for Length {
     fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
         let refused = || {
             let shown: &Bound<'_, PyAny> = &given;
-            let message = format_args!("{shown} is not a length of time, such as '50ms' or 1.5");
+            let message = format_args!("{shown} is not a duration, such as '50ms' or 1.5");
             PyErr::from(Failure::new("TimeError", message))
         };
         if let Ok(text) = given.cast::<PyString>() {
@@ -91,9 +91,7 @@ impl FromPyObject<'_, '_> for Length {
             };
         }
         if given.is_instance_of::<PyBool>() {
-            return Err(PyTypeError::new_err(
-                "a truth value is not a length of time",
-            ));
+            return Err(PyTypeError::new_err("a bool is not a duration"));
         }
         if given.is_instance_of::<PyInt>() || given.is_instance_of::<PyFloat>() {
             let seconds: f64 = given.extract()?;
@@ -107,7 +105,7 @@ impl FromPyObject<'_, '_> for Length {
     }
 }
 
-/// The stretch of time between two instants of a recording, both in; open where one is not given.
+/// The time range between two instants of a recording, both inclusive; open where one is not given.
 pub fn range(recording: TimeRange, start: Option<Time>, end: Option<Time>) -> TimeRange {
     let instant = |time: Option<Time>, otherwise: Stamp| {
         time.map_or(otherwise, |time| time.0.resolve(recording))

@@ -1,4 +1,4 @@
-//! Values of decoded messages as Python's own.
+//! Values of decoded messages as Python values.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -49,7 +49,7 @@ fn fill<'py>(
     Ok(record)
 }
 
-/// One value of an array: numbers, texts and truth values as Python's, lists of numbers and bytes as numpy arrays that
+/// One value of an array: numbers, texts and booleans as Python's, lists of numbers and bytes as numpy arrays that
 /// share the memory, structs as records, times as nanoseconds.
 pub fn value<'py>(py: Python<'py>, array: &ArrayRef, row: usize) -> PyResult<Bound<'py, PyAny>> {
     macro_rules! number {
@@ -100,7 +100,7 @@ pub fn value<'py>(py: Python<'py>, array: &ArrayRef, row: usize) -> PyResult<Bou
         }
         other => Err(crate::errors::Failure::new(
             "DecodeError",
-            format_args!("a value of the Arrow type {other} has no form in Python"),
+            format_args!("a value of the Arrow type {other} cannot be converted to Python"),
         )
         .into()),
     }
@@ -116,7 +116,7 @@ where
     value.into_bound_py_any(py)
 }
 
-/// The elements of a list: an array where they are numbers, else a list.
+/// The elements of a list: an array if they are numbers, else a list.
 fn items<'py>(py: Python<'py>, items: &ArrayRef) -> PyResult<Bound<'py, PyAny>> {
     if ndarray::is_plain(items) {
         return ndarray::plain(py, items);

@@ -1,4 +1,4 @@
-//! Recordings that Python writes.
+//! Recordings written from Python.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -33,10 +33,10 @@ pub struct Writer(Mutex<Option<Open>>);
 
 struct Open {
     writer: McapWriter<BufWriter<File>>,
-    /// The file as it is being written, and its name when it is complete.
+    /// The file while it is being written, and its name when it is complete.
     partial: PathBuf,
     path: PathBuf,
-    /// Channels under the topics that they are written to.
+    /// Channels by the topics that they are written to.
     channels: HashMap<(usize, String), (Arc<Channel>, Arc<Channel>)>,
 }
 
@@ -62,7 +62,7 @@ impl Open {
                 topic: topic.to_owned(),
                 ..Channel::clone(channel)
             };
-            // The channel is kept, so that its address is not used for another.
+            // The channel is kept, so that its address is not reused.
             (Arc::clone(channel), Arc::new(renamed))
         });
         Arc::clone(&made.1)
@@ -143,7 +143,7 @@ impl Writer {
         }))))
     }
 
-    /// Writes a message to a topic, as it was recorded.
+    /// Writes a message to a topic, as recorded.
     fn message(&self, py: Python<'_>, topic: &str, message: &Bound<'_, Message>) -> PyResult<()> {
         let message = message.get().to_message();
         Ok(py.detach(|| {
@@ -154,7 +154,7 @@ impl Writer {
         })?)
     }
 
-    /// Writes bytes to a topic, of a type that is described by its name, its language and its text.
+    /// Writes bytes to a topic, with a type given by its name, its language and its text.
     #[pyo3(signature = (topic, log_time, payload, encoding, schema = None))]
     fn raw(
         &self,
@@ -193,7 +193,7 @@ impl Writer {
         })?)
     }
 
-    /// Writes the messages of another recording's topic, as they were recorded.
+    /// Writes the messages of another recording's topic, as recorded.
     #[pyo3(signature = (topic, source, of, start = None, end = None))]
     fn copy(
         &self,
@@ -227,7 +227,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the rows of anything that speaks Arrow as JSON messages, with a schema; `log_time` is one of the columns.
+    /// Writes the rows of any Arrow table as JSON messages, with a schema; `log_time` is one of the columns.
     #[pyo3(signature = (topic, table, log_time = None))]
     fn rows(
         &self,
@@ -240,7 +240,7 @@ impl Writer {
         let layout = Layout::of(topic, &reader.schema(), log_time.as_deref())?;
         loop {
             py.check_signals()?;
-            // A stream of Python may need Python.
+            // A Python stream may need the GIL.
             let Some(batch) = reader.next() else {
                 return Ok(());
             };
@@ -255,7 +255,7 @@ impl Writer {
         Ok(self.with(|open| Ok(open.writer.written()))?)
     }
 
-    /// Ends the file; how many messages it has. A second time, nothing happens.
+    /// Ends the file; returns how many messages it has. A second call does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         let open = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         Ok(py.detach(|| open.map(Open::finish).transpose())?)
@@ -267,7 +267,7 @@ struct Layout {
     channel: Arc<Channel>,
     log_time: usize,
     publish_time: Option<usize>,
-    /// The columns that are in the message, and their names.
+    /// The columns of the message, and their names.
     shown: Vec<(usize, String)>,
 }
 
@@ -290,7 +290,7 @@ impl Layout {
         let log_time = found.ok_or_else(|| {
             let wanted = log_time.unwrap_or("log_time");
             let message = format_args!(
-                "the table for {topic} has no column of times '{wanted}', which says when each row was recorded; it has {}",
+                "the table for {topic} has no time column '{wanted}' with the log time of each row; it has {}",
                 names()
             );
             Failure::new("FieldError", message)

@@ -9,8 +9,8 @@ from asof import _asof
 
 
 def main() -> int:
-    """Does what the command line says."""
-    # A long verb is not Python: it would not see that Ctrl-C was pressed.
+    """Runs the command line."""
+    # A long command does not run Python code: it would not notice Ctrl-C.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""What ``asof`` is built on. Not for use by itself: its names change."""
+"""The internals of ``asof``. Not for direct use: their names change."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, final
@@ -9,7 +9,7 @@ from typing_extensions import disjoint_base
 
 __version__: str
 
-# A time or a length of time, in any of its spellings.
+# A time or a duration, in any of its forms.
 _Time: TypeAlias = Any
 _Length: TypeAlias = Any
 

@@ -22,7 +22,7 @@ class Window:
         self.topic = topic
 
     def nearest(self, time: Any) -> _asof.Message | None:
-        """The message nearest to a time; None where there is none at all."""
+        """The message nearest to a time; None without messages."""
         return self._inner.nearest(time)
 
     def before(self, time: Any) -> _asof.Message | None:
@@ -44,15 +44,15 @@ class Window:
         return self._inner.oldest
 
     def interval(self, start: Any = None, end: Any = None) -> list[_asof.Message]:
-        """The messages between two times, both in; all that are kept without them."""
+        """The messages between two times, both inclusive; all that are kept without them."""
         return self._inner.interval(start, end)
 
     def wait_after(self, time: Any, timeout: Any = None) -> _asof.Message:
-        """Waits for a message that was measured after a time. :class:`TimeoutError` where none comes in time."""
+        """Waits for a message that was measured after a time. :class:`TimeoutError` where none arrives in time."""
         return self._inner.wait_after(time, timeout)
 
     def counters(self) -> dict[str, int]:
-        """What is held, what was let go, and what was not taken."""
+        """Counters of held, evicted and rejected messages."""
         return self._inner.counters()
 
     def read(self, columns: Sequence[str] | None = None) -> Table:
@@ -86,42 +86,42 @@ class Robot:
 
     @property
     def topics(self) -> dict[str, str]:
-        """The topics that are there, and their types."""
+        """The topics and their types."""
         return dict(self._inner.topics())
 
     @property
     def is_connected(self) -> bool:
-        """Whether the robot is there at the moment."""
+        """Whether the robot is connected at the moment."""
         return self._inner.is_connected
 
     def wait_for_topic(self, topic: str, timeout: Any = 5.0) -> bool:
-        """Waits until a topic is there; whether it is."""
+        """Waits for a topic; returns whether it exists."""
         return self._inner.wait_for_topic(topic, timeout)
 
     def window(self, topic: str, last: Any = None, count: int | None = None) -> Window:
-        """Keeps the newest messages of a topic: of so long, or so many; ten seconds by default, and 512 MiB at most."""
+        """Keeps the newest messages of a topic, by age or count; ten seconds by default, and 512 MiB at most."""
         return Window(self._inner.window(topic, last, count), topic)
 
     def synchronize(
         self, *topics: str | Window, slop: Any = None, queue_size: int = 10
     ) -> Iterator[tuple[_asof.Message, ...]]:
-        """Messages of several topics that belong together: their stamps lie within ``slop``, or are the same without it.
+        """Matching messages of several topics: their stamps are within ``slop``, or equal without it.
 
-        The words and the rules are those of message_filters' ApproximateTime and ExactTime. Sets that are not asked for in time
-        are let go, oldest last; at most 64 wait.
+        The rules are those of message_filters' ApproximateTime and ExactTime. Sets that are not read in time
+        are dropped, oldest last; at most 64 wait.
         """
         if len(topics) < 2:
-            raise ValueError("two topics or more are synchronized")
+            raise ValueError("give two or more topics to synchronize")
         windows = [topic if isinstance(topic, Window) else self.window(topic, count=max(queue_size, 2)) for topic in topics]
         inner = _asof.Synchronized([window._inner for window in windows], slop, queue_size)
         return _sets(inner)
 
     def recent(self) -> Recording:
-        """What is kept of all topics, five minutes and 600 MB at most, as a recording that grows."""
+        """The recent messages of all topics, five minutes and 600 MB at most, as a recording that grows."""
         return Recording._of(self._inner.recent(), [self.address])
 
     def tf(self, cache_time: Any = None) -> TransformBuffer:
-        """The robot's transforms, as they come."""
+        """The robot's transforms, updated as they arrive."""
         return TransformBuffer(filled=self._inner.tf(cache_time))
 
     def close(self) -> None:
@@ -149,7 +149,7 @@ def connect(address: str) -> Robot:
     An address is ``zenoh://host:7447``, ``foxglove://host:8765`` (or ``ws://``), ``rosbridge://host:9090``, or ``dds://?domain=0`` in a
     build with the feature ``dds``.
 
-    A robot that is not there yet is waited for in the background, and one that goes away and comes back is found again.
+    The connection to a robot that is not there yet is retried in the background, and a lost connection is restored.
     """
     return Robot(address)
 

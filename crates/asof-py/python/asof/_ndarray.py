@@ -1,4 +1,4 @@
-"""Numpy arrays that Rust has no short words for."""
+"""Numpy arrays that are easier to make in Python than in Rust."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def structured(rows: int, names: list[str], columns: list[np.ndarray]) -> np.nda
 
 
 def objects(values: list[Any]) -> np.ndarray:
-    """One object for each row, whatever it is."""
+    """One object for each row, of any type."""
     array = np.empty(len(values), dtype=object)
     for at, value in enumerate(values):
         array[at] = value

@@ -1,4 +1,4 @@
-"""Recordings of a dataset, as people name them."""
+"""The recordings of a dataset, in the forms that users give them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from asof._recording import Recording
 
 
 def several(places: Any) -> list[tuple[str, ...]]:
-    """The places of each recording; a tuple is one recording of several places."""
+    """The places of each recording; a tuple is one recording from several places."""
     if isinstance(places, Recording):
         return [tuple(places.places)]
     if isinstance(places, (str, os.PathLike)):

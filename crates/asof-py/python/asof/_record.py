@@ -8,7 +8,7 @@ from typing import Any
 class Record(dict):
     """A dict whose entries are attributes too: ``record["pose"]`` is ``record.pose``.
 
-    A field that has the name of a method of dict, such as ``items``, is reached by its key alone.
+    A field with the name of a dict method, such as ``items``, is accessible only by its key.
     """
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""Recordings: what they hold, and their topics."""
+"""Recordings: their contents, and their topics."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TopicInfo:
-    """What is known of a topic without reading it."""
+    """What is known about a topic without reading it."""
 
     name: str
-    #: The name of its type; several with commas between them.
+    #: The name of its type; several are separated by commas.
     type: str
-    #: How its messages are encoded.
+    #: The encoding of its messages.
     encoding: str
-    #: How many messages it has; None where only reading would tell.
+    #: How many messages it has; None where that is not known without reading.
     messages: int | None
     #: Messages per second of the recording; 0 for fewer than two, None where they are not counted.
     hz: float | None
@@ -41,7 +41,7 @@ class TopicInfo:
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that was wrong in a recording, and did not stop it from being read."""
+    """A problem in a recording that did not stop it from being read."""
 
     kind: str
     offset: int | None
@@ -57,8 +57,8 @@ class Problem:
 class Recording:
     """A recording, several as one, or a running robot; made by :func:`asof.open`.
 
-    ``rec["/odom"]`` is a topic. Opening reads a file's own summary and no message; everything else is read when it is asked
-    for. It pickles by its address: another process opens it again.
+    ``rec["/odom"]`` is a topic. Opening reads a file's summary and no message; everything else is read on
+    demand. It pickles by its address: another process opens it again.
     """
 
     def __init__(self, places: Sequence[str]) -> None:
@@ -67,27 +67,27 @@ class Recording:
 
     @classmethod
     def _of(cls, source: _asof.Source, places: list[str]) -> Recording:
-        """What was opened in another way."""
+        """Wraps a source that was opened in another way."""
         recording = cls.__new__(cls)
         recording._places, recording._source = places, source
         return recording
 
-    # What it holds
+    # Contents
 
     @property
     def places(self) -> list[str]:
-        """Where it was opened from."""
+        """Its path or address."""
         return list(self._places)
 
     @property
     def start(self) -> int | None:
-        """The first log time, in nanoseconds since 1970; None where there is no message."""
+        """The first log time, in nanoseconds since 1970; None without messages."""
         start: int | None = self._source.summary()["start"]
         return start
 
     @property
     def end(self) -> int | None:
-        """The last log time, in nanoseconds since 1970; None where there is no message."""
+        """The last log time, in nanoseconds since 1970; None without messages."""
         end: int | None = self._source.summary()["end"]
         return end
 
@@ -104,12 +104,12 @@ class Recording:
 
     @property
     def is_growing(self) -> bool:
-        """Whether more messages may come."""
+        """Whether more messages may arrive."""
         return bool(self._source.summary()["is_growing"])
 
     @property
     def problems(self) -> list[Problem]:
-        """What is wrong with it, as far as it has been met."""
+        """Its problems, as far as they have been met."""
         return [Problem(*problem) for problem in self._source.summary()["problems"]]
 
     @property
@@ -119,13 +119,13 @@ class Recording:
 
     @property
     def attachments(self) -> Mapping[str, bytes]:
-        """Files within the recording, by name; of several with one name, the last."""
+        """Attachments of the recording, by name; of several with one name, the last."""
         entries = self._source.summary()["attachments"]
         return {name: self._source.attachment(place) for place, (name, _, _) in enumerate(entries)}
 
     @property
     def metadata(self) -> Mapping[str, dict[str, str]]:
-        """Named sets of text within the recording; of several with one name, the last."""
+        """Metadata records of the recording, by name; of several with one name, the last."""
         names = self._source.summary()["metadata"]
         return {name: self._source.metadata(place) for place, name in enumerate(names)}
 
@@ -133,7 +133,7 @@ class Recording:
         """The recording itself: ``rec.info().topics`` is ``rec.topics``."""
         return self
 
-    # What is in it
+    # Reading
 
     def __getitem__(self, topic: str) -> Topic:
         if topic not in self.topics:
@@ -169,13 +169,13 @@ class Recording:
         start: Any = None,
         end: Any = None,
     ) -> Table:
-        """For each message of one topic, the message of others that belongs to it.
+        """For each message of one topic, the matching message of others.
 
-        ``how`` is ``nearest``, ``last`` (at or before) or ``interpolated``; ``on`` is ``stamp``, when messages were measured, or
-        ``log_time``; without it, stamps where all topics have them. What is farther away than ``tolerance`` does not count.
+        ``how`` is ``nearest``, ``last`` (at or before) or ``interpolated``; ``on`` is ``stamp``, the time of measurement, or
+        ``log_time``; without it, stamps where all topics have them. ``tolerance`` is the largest distance of a match.
 
         The columns are ``time``, those of the anchor, ``/camera/image.width``, and for each other topic ``/odom offset``, in
-        nanoseconds, and its own, ``/odom.pose``. ``columns`` chooses: by topic, or a list for all that have them.
+        nanoseconds, and its own, ``/odom.pose``. ``columns`` selects: by topic, or a list for all topics that have them.
         """
         names = [others] if isinstance(others, str) else list(others)
         chosen = self._columns([anchor, *names], columns)
@@ -193,7 +193,7 @@ class Recording:
         start: Any = None,
         end: Any = None,
     ) -> Table:
-        """What topics have at a fixed rate; the words are those of :meth:`join`."""
+        """The topics at a fixed rate; the arguments are those of :meth:`join`."""
         names = [topics] if isinstance(topics, str) else list(topics)
         chosen = self._columns(names, columns)
         wish = _wish(how, on, tolerance, chosen, start, end)
@@ -208,7 +208,7 @@ class Recording:
         if isinstance(columns, Mapping):
             for topic in columns:
                 if topic not in topics:
-                    raise TopicError(f"columns of {topic} are wanted, and it is not one of {', '.join(topics)}")
+                    raise TopicError(f"columns of {topic} are wanted, but it is not one of {', '.join(topics)}")
             return {topic: [paths] if isinstance(paths, str) else list(paths) for topic, paths in columns.items()}
         wanted = [columns] if isinstance(columns, str) else list(columns)
         chosen: dict[str, list[str]] = {topic: [] for topic in topics}
@@ -230,7 +230,7 @@ class Recording:
     def sql(self, query: str) -> Table:
         """The rows of a query: every topic is a table, ``"/odom"`` or ``odom``.
 
-        It needs a build with the feature ``sql``; :class:`asof.errors.UnavailableError` says how to get one.
+        It needs a build with the feature ``sql``; :class:`asof.errors.UnavailableError` explains how to get one.
         """
         name = os.path.basename(self._places[0].rstrip("/")) if self._places else ""
         return Table(self._source.sql(name, query), (self, "sql", (name, query)))
@@ -238,9 +238,9 @@ class Recording:
     def convert(
         self, path: str | os.PathLike[str], topics: str | Sequence[str] = (), start: Any = None, end: Any = None
     ) -> int:
-        """Writes some topics of a stretch of time into a new MCAP file, byte for byte; how many messages it has.
+        """Writes some topics of a time range into a new MCAP file, byte for byte; returns how many messages it has.
 
-        The command ``asof convert`` does more: it keeps attachments, and makes ROS 2 of ROS 1.
+        The command ``asof convert`` does more: it keeps attachments, and converts ROS 1 to ROS 2.
         """
         from asof._writer import Writer
 
@@ -251,7 +251,7 @@ class Recording:
             return out.written
 
     def tf(self, *topics: str) -> TransformBuffer:
-        """All its transforms, ROS's and Foxglove's alike, as tf2's Buffer has them. What could not be used is a warning."""
+        """All its transforms, ROS and Foxglove, in a buffer with tf2's API. What could not be used is a warning."""
         filled, _, problems = self._source.tf(list(topics))
         for problem in problems:
             warnings.warn(problem, DecodeWarning, stacklevel=2)
@@ -259,7 +259,7 @@ class Recording:
         buffer._recipe = (self, *topics)
         return buffer
 
-    # How it looks
+    # Display
 
     def __repr__(self) -> str:
         summary = self._source.summary()
@@ -295,7 +295,7 @@ class Recording:
 
 
 class Topic:
-    """A topic of a recording; nothing is read before it is asked for."""
+    """A topic of a recording, read on demand."""
 
     def __init__(self, recording: Recording, name: str) -> None:
         self._recording = recording
@@ -303,12 +303,12 @@ class Topic:
 
     @property
     def info(self) -> TopicInfo:
-        """What is known of it without reading it."""
+        """What is known about it without reading it."""
         return self._recording.topics[self.name]
 
     @property
     def columns(self) -> list[str]:
-        """The columns that it is read into."""
+        """Its columns."""
         return self.read().columns
 
     def read(
@@ -320,9 +320,9 @@ class Topic:
     ) -> Table:
         """The messages as a table.
 
-        Columns are ``log_time``, ``publish_time``, ``stamp`` and paths through the message, such as ``pose.pose.position`` or
-        ``ranges[3]``; each is named as it was asked for. Times are absolute or relative: ``+10s`` is from the start, ``-3s``
-        from the end; both ends are in.
+        Columns are ``log_time``, ``publish_time``, ``stamp`` and paths into the message, such as ``pose.pose.position`` or
+        ``ranges[3]``; each is named as requested. Times are absolute or relative: ``+10s`` is from the start, ``-3s``
+        from the end; both ends are inclusive.
         """
         if isinstance(columns, str):
             columns = [columns]
@@ -335,7 +335,7 @@ class Topic:
     def batches(
         self, rows: int = 8192, columns: Sequence[str] | None = None, start: Any = None, end: Any = None
     ) -> Iterator[_asof.Batch]:
-        """The rows, a batch at a time: no more than that is in memory."""
+        """The rows, one batch at a time: only that is in memory."""
         return self.read(columns, start, end).batches(rows)
 
     def to_arrow(self, columns: Sequence[str] | None = None, start: Any = None, end: Any = None) -> pa.Table:
@@ -386,7 +386,7 @@ class Topic:
 def _wish(
     how: str, on: str | None, tolerance: Any, columns: dict[str, list[str]], start: Any, end: Any
 ) -> dict[str, Any]:
-    """How topics are put side by side."""
+    """Options for aligning topics."""
     return {"how": how, "on": on, "tolerance": tolerance, "columns": columns, "start": start, "end": end}
 
 

@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 class Table:
-    """Rows that are read when they are asked for, as often as they are asked for.
+    """Rows that are read on demand, any number of times.
 
-    Every library that speaks the Arrow PyCapsule protocol takes it as it is, without a copy: ``polars.DataFrame(table)``,
-    ``pyarrow.table(table)``, ``duckdb.sql("SELECT … FROM odom")`` for one that is called ``odom``.
+    Every library that supports the Arrow PyCapsule protocol accepts it without a copy: ``polars.DataFrame(table)``,
+    ``pyarrow.table(table)``, ``duckdb.sql("SELECT … FROM odom")`` for a variable ``odom``.
     """
 
     __slots__ = ("_inner", "_origin", "_recipe")
 
     def __init__(self, inner: _asof.Table, recipe: Any = None, origin: Any = None) -> None:
         self._inner = inner
-        # The recording, what it was asked, and with which words: another process asks again.
+        # The recording, the query, and its arguments: another process repeats it.
         self._recipe = recipe
-        # The topic that all of its columns are of: what is written from it is its messages.
+        # The topic of all its columns: writing the table writes the topic's messages.
         self._origin = origin
 
     @property
@@ -44,7 +44,7 @@ class Table:
         return self._inner.lost
 
     def views(self, views: bool) -> Table:
-        """The same; with False, without Arrow's view types, which some libraries do not know."""
+        """The same; with False, without Arrow's view types, which some libraries do not support."""
         return Table(self._inner.with_views(views), self._recipe)
 
     def collect(self) -> Table:
@@ -52,7 +52,7 @@ class Table:
         return Table(self._told(self._inner, self._inner.collect()), self._recipe)
 
     def batches(self, rows: int = 8192) -> Iterator[_asof.Batch]:
-        """The rows, a batch at a time: no more than that is in memory."""
+        """The rows, one batch at a time: only that is in memory."""
         batches = self._inner.batches(rows)
         yield from batches
         _warn(batches.lost)
@@ -76,8 +76,8 @@ class Table:
     def to_numpy(self, column: str | None = None) -> Any:
         """A column as a numpy array; without a name, a dict of all of them.
 
-        Numbers share the memory that they were decoded into. What is missing is NaN or NaT. Lists of one length are rows of
-        a matrix, structs are structured arrays, and texts objects.
+        Numbers share the memory that they were decoded into. Nulls are NaN or NaT. Lists of one length are rows of
+        a matrix, structs are structured arrays, and texts are objects.
         """
         names = self.columns
         made = self.collect()._inner
@@ -110,7 +110,7 @@ class Table:
 
     def __reduce__(self) -> Any:
         if self._recipe is None:
-            raise TypeError("a table that is not of a recording cannot be pickled; pickle what to_arrow() makes of it")
+            raise TypeError("a table that is not from a recording cannot be pickled; pickle the result of to_arrow()")
         return _again, (*self._recipe, self._inner.has_views)
 
     @staticmethod
@@ -120,7 +120,7 @@ class Table:
 
 
 def _again(recording: Any, question: str, words: tuple[Any, ...], views: bool) -> Table:
-    """A table of a recording that was opened again."""
+    """Opens a table of a recording again."""
     table = getattr(recording._source, question)(*words)
     return Table(table if views else table.with_views(False), (recording, question, words))
 

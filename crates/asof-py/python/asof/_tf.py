@@ -1,4 +1,4 @@
-"""Transforms, in the words of tf2, without ROS."""
+"""Transforms, with tf2's API, without ROS."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from asof._time import nanos
 
 
 class TransformBuffer(_asof.TransformBuffer):
-    """A tree of frames over time: filled by a recording, by a robot, or by hand.
+    """A tree of frames over time: filled from a recording, by a robot, or by hand.
 
-    Its methods have the names of tf2's Buffer. A time is whatever :func:`asof.open` takes for one; without one, and for
-    zero, it is the latest. Of a buffer that came from a recording, ``+5s`` is from its start; it pickles by the recording's
+    Its methods have the names of tf2's Buffer. A time has any form that a recording takes; without one, and for
+    zero, it is the latest. In a buffer from a recording, ``+5s`` is from its start; it pickles by the recording's
     address.
     """
 
@@ -42,7 +42,7 @@ class TransformBuffer(_asof.TransformBuffer):
         rotation: Iterable[float] = (0.0, 0.0, 0.0, 1.0),
         authority: str = "",
     ) -> None:
-        """Stores where a child frame is in its parent at a time.
+        """Stores the pose of a child frame in its parent at a time.
 
         Either ``set_transform("odom", "base_link", stamp, (x, y, z), (qx, qy, qz, qw))``, or a TransformStamped, such as
         ``message.transforms[0]``.
@@ -63,7 +63,7 @@ class TransformBuffer(_asof.TransformBuffer):
         rotation: Iterable[float] = (0.0, 0.0, 0.0, 1.0),
         authority: str = "",
     ) -> None:
-        """Stores where a child frame is in its parent for all times."""
+        """Stores the static pose of a child frame in its parent."""
         if isinstance(transform, str):
             if child is None:
                 raise TypeError("set_transform_static needs the parent and the child")
@@ -77,14 +77,14 @@ class TransformBuffer(_asof.TransformBuffer):
         return self.missing(target_frame, source_frame, time, timeout) is None
 
     def lookup_many(self, target_frame: str, source_frame: str, stamps: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Transforms at many times at once: translations (n, 3), rotations (n, 4) as x, y, z, w, and a mask of those that
-        there are. The others are NaN."""
+        """Transforms at many times at once: translations (n, 3), rotations (n, 4) as x, y, z, w, and a mask of the valid
+        ones. The others are NaN."""
         return super().lookup_many(target_frame, source_frame, self._stamps(stamps))
 
     def transform_points(self, target_frame: str, source_frame: str, points: Any, stamps: Any = None) -> np.ndarray:
-        """Takes points (n, 3) from one frame into another: all at one time, or each at its own.
+        """Transforms points (n, 3) from one frame into another: all at one time, or each at its own.
 
-        At one time that there is no transform for, it is an exception; with a time for each, points without a transform are NaN.
+        With one time, a missing transform is an exception; with a time for each, points without a transform are NaN.
         """
         points = np.asarray(points, dtype=np.float64)
         if points.ndim != 2 or points.shape[1] != 3:
@@ -98,7 +98,7 @@ class TransformBuffer(_asof.TransformBuffer):
         return super().transform_points(target_frame, source_frame, np.ascontiguousarray(points), times)
 
     def path(self, target: str, source: str, hz: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Where a frame was, at a fixed rate, for as long as it is known: stamps, translations and rotations."""
+        """The pose of a frame at a fixed rate, for as long as it is known: stamps, translations and rotations."""
         if not 0 < hz <= 1e9:
             raise ValueError(f"a rate is more than 0 Hz and at most 1e9, not {hz}")
         stamps = np.asarray(self.times_between(target, source, round(1e9 / hz)), dtype=np.int64)
@@ -133,7 +133,7 @@ class TransformBuffer(_asof.TransformBuffer):
 def _floats(given: Iterable[float], count: int) -> list[float]:
     values = [float(value) for value in given]
     if len(values) != count:
-        raise ValueError(f"{count} numbers are wanted, not {len(values)}")
+        raise ValueError(f"expected {count} numbers, not {len(values)}")
     return values
 
 

@@ -1,4 +1,4 @@
-"""Times of Python's libraries as nanoseconds."""
+"""Times of Python libraries as nanoseconds."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _PARTS = (("sec", "nanosec"), ("sec", "nsec"), ("secs", "nsecs"), ("seconds", "n
 
 
 def nanos(given: Any) -> int:
-    """Nanoseconds since 1970. A time without a zone is in UTC, as numpy and pandas have it."""
+    """Nanoseconds since 1970. A time without a zone is UTC, as in numpy and pandas."""
     if given is None:
-        raise TypeError("a time is wanted, not None")
+        raise TypeError("a time is required, not None")
     value = getattr(given, "as_unit", None)
     if value is not None and hasattr(given, "value"):  # pandas.Timestamp, to the nanosecond
         if given != given:
@@ -50,10 +50,10 @@ def nanos(given: Any) -> int:
 
 
 def length(given: Any) -> int:
-    """A length of time in nanoseconds."""
+    """A duration in nanoseconds."""
     if hasattr(given, "as_unit") and hasattr(given, "value"):  # pandas.Timedelta
         if given != given:
-            raise TimeError("NaT is not a length of time")
+            raise TimeError("NaT is not a duration")
         return int(given.as_unit("ns").value)
     if isinstance(given, datetime.timedelta):
         return given // _MICROSECOND * 1000
@@ -63,7 +63,7 @@ def length(given: Any) -> int:
     if kind in ("f", "i", "u"):
         return round(float(given) * 1e9)
     name = type(given).__name__
-    raise TypeError(f"{name} is not a length of time; give a text such as '50ms', seconds, or a timedelta")
+    raise TypeError(f"{name} is not a duration; give a text such as '50ms', seconds, or a timedelta")
 
 
 def _whole(given: Any, kind: str) -> int:

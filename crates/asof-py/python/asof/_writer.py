@@ -15,8 +15,8 @@ from asof._table import Table
 class Writer:
     """Writes an MCAP file.
 
-    It appears under its name when it is closed, at the end of a ``with`` block; before that, it is a hidden file beside it. One
-    that is there is replaced then, so that a recording can be written over itself.
+    It appears under its name when it is closed, at the end of a ``with`` block; before that, it is a hidden file beside it. An
+    existing file is replaced then, so that a recording can be written over itself.
     """
 
     def __init__(
@@ -27,9 +27,9 @@ class Writer:
     def write(self, topic: str, what: Any, log_time: Any = None) -> None:
         """Writes to a topic.
 
-        - Messages, one or many, and topics of recordings and their tables: as they were recorded, byte for byte.
-        - A dict: as JSON; ``log_time`` is when it was recorded, now by default.
-        - Anything that speaks Arrow, such as frames of polars and pandas, and tables that were joined: each row as JSON, with
+        - Messages, one or many, and topics of recordings and their tables: as recorded, byte for byte.
+        - A dict: as JSON; ``log_time`` is its log time, now by default.
+        - Any Arrow table, such as a polars or pandas frame or the result of a join: each row as JSON, with
           a schema; ``log_time`` names the column of times, ``log_time``, ``time`` or ``stamp`` by default.
         """
         if isinstance(what, _asof.Message):
@@ -67,7 +67,7 @@ class Writer:
         return self._inner.written
 
     def close(self) -> None:
-        """Ends the file, which has its name then."""
+        """Ends the file, which gets its name then."""
         self._inner.close()
 
     def __enter__(self) -> Writer:
@@ -79,7 +79,7 @@ class Writer:
 
 
 def _plain(value: Any) -> Any:
-    """A value of numpy as JSON has it."""
+    """Converts a numpy value for JSON."""
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")

@@ -1,13 +1,13 @@
-"""The exceptions of asof. All are an :class:`Error`, and what Python itself has for their sort."""
+"""The exceptions of asof. Each is an :class:`Error` and a subclass of the matching Python exception."""
 
 from __future__ import annotations
 
 
 class Error(Exception):
-    """Something that asof cannot do. The message says what, where, and what to do about it."""
+    """Something that asof cannot do. The message names what, where, and what to do about it."""
 
     def __str__(self) -> str:
-        # KeyError and OSError would print it in their own ways.
+        # KeyError and OSError would format it differently.
         return str(self.args[0]) if self.args else ""
 
 
@@ -16,15 +16,15 @@ class SourceError(Error, OSError):
 
 
 class NotFoundError(SourceError, FileNotFoundError):
-    """There is no such file."""
+    """The file does not exist."""
 
 
 class TopicError(Error, KeyError):
-    """There is no such topic."""
+    """The topic does not exist."""
 
 
 class FieldError(Error, KeyError):
-    """There is no such field or column."""
+    """The field or column does not exist."""
 
 
 class DecodeError(Error, ValueError):
@@ -32,15 +32,15 @@ class DecodeError(Error, ValueError):
 
 
 class AlignError(Error, ValueError):
-    """Topics cannot be put side by side in this way."""
+    """Topics cannot be aligned in this way."""
 
 
 class TooLargeError(Error, MemoryError):
-    """More would have to be held in memory than is allowed."""
+    """The memory limit would be exceeded."""
 
 
 class TimeError(Error, ValueError):
-    """Something is not a time, or not a length of time."""
+    """The value is not a time or a duration."""
 
 
 class WriteError(Error, OSError):
@@ -48,27 +48,27 @@ class WriteError(Error, OSError):
 
 
 class LiveError(Error, ConnectionError):
-    """A robot cannot be listened to."""
+    """A connection to a robot failed."""
 
 
 class MapError(Error, ValueError):
-    """What is to become of a recording is not said in words that are known."""
+    """The mapping of a dataset is invalid."""
 
 
 class QueryError(Error, ValueError):
-    """A query in SQL is wrong, or failed."""
+    """An SQL query is invalid, or failed."""
 
 
 class UnavailableError(Error, NotImplementedError):
-    """This build of asof cannot do it; the message says what can."""
+    """This build of asof cannot do it; the message names the one that can."""
 
 
 class TransformException(Error):
-    """A transform cannot be had; its subclasses have the names of tf2."""
+    """A transform is not available; the subclasses have tf2's names."""
 
 
 class LookupException(TransformException, LookupError):
-    """A frame is not known."""
+    """A frame is unknown."""
 
 
 class ConnectivityException(TransformException):
@@ -76,11 +76,11 @@ class ConnectivityException(TransformException):
 
 
 class ExtrapolationException(TransformException):
-    """The time is before or after what is known."""
+    """The time is before or after the known range."""
 
 
 class InvalidArgumentException(TransformException, ValueError):
-    """A transform that cannot be stored: not a rotation, or a name that is not one."""
+    """A transform that cannot be stored: not a rotation, or an invalid name."""
 
 
 class DecodeWarning(UserWarning):

@@ -27,17 +27,17 @@ class Exported:
 
     episodes: int
     frames: int
-    #: Frames at which something was not known, or farther away than the tolerance.
+    #: Frames left out because something was not known, or farther away than the tolerance.
     left_out: int
-    #: Episodes that were cut in two by such frames.
+    #: Episodes that were split by such frames.
     cuts: int
-    #: Episodes that were asked for, and have no frame.
+    #: Episodes without any frame.
     empty: int
     #: Messages that could not be decoded, go back in time, or have no stamp.
     unusable: int
-    #: Features of video without statistics, because there is no ffmpeg to look at it.
+    #: Video features without statistics, because there is no ffmpeg to decode them.
     without_statistics: list[str]
-    #: What each feature became: ``float32``, ``image`` or ``video``.
+    #: The type of each feature: ``float32``, ``image`` or ``video``.
     features: dict[str, str]
 
 
@@ -54,16 +54,16 @@ def export(
     robot_type: str | None = None,
     videos: bool | None = None,
 ) -> Exported:
-    """Writes a dataset into a folder that is not there yet, or empty. The folder appears when all is written.
+    """Writes a dataset into a folder that does not exist yet, or is empty. The folder appears when it is complete.
 
-    - ``places`` are recordings; a tuple among them is one recording of several places.
-    - ``mapping`` says what becomes a feature: a list of paths, each a topic, a point and a way through its messages, becomes one
-      vector of 32-bit floats; a topic becomes its pictures; ``{"paths": […], "method": "interpolated"}`` has a method of its own.
-    - ``episodes`` is ``by_recording``, a length of time such as ``30s``, or a topic: each of its messages begins one, one that says
+    - ``places`` are recordings; a tuple among them is one recording from several places.
+    - ``mapping`` defines the features: a list of paths, each a topic, a dot and a path into its messages, becomes one
+      vector of 32-bit floats; a topic becomes its pictures; ``{"paths": […], "method": "interpolated"}`` has its own method.
+    - ``episodes`` is ``by_recording``, a duration such as ``30s``, or a topic: each of its messages begins an episode, one with
       ``data: False`` ends it instead, and a text names its task.
-    - ``how`` is ``last``, ``nearest`` or ``interpolated``, and ``on`` is ``log_time`` or ``stamp``. What is farther away than
-      ``tolerance``, ``50ms``, does not count, and a frame that lacks something is left out.
-    - ``videos``: whether pictures become videos; without an answer, where there is ffmpeg. H.264 and H.265 are copied as they are.
+    - ``how`` is ``last``, ``nearest`` or ``interpolated``, and ``on`` is ``log_time`` or ``stamp``. ``tolerance``, such as
+      ``50ms``, is the largest distance of a message; a frame without a match is left out.
+    - ``videos``: whether pictures become videos; by default if ffmpeg is installed. H.264 and H.265 are copied.
     """
     wanted = {
         "hz": hz,

@@ -1,9 +1,9 @@
-"""Recordings as a dataset for learning.
+"""Recordings as a dataset for machine learning.
 
 >>> data = asof.torch.Dataset(["run.mcap"], hz=30, images=["/camera/image"], state=["/joint_states.position"])
 >>> loader = torch.utils.data.DataLoader(data, batch_size=32, num_workers=4, shuffle=True)
 
-torch is not needed to make one: where it is not there, samples are numpy arrays.
+torch is optional: without it, samples are numpy arrays.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from asof._places import several
 from asof._recording import Recording, open
 from asof.errors import AlignError, FieldError, TopicError
 
-#: A process has at most this many recordings of a dataset open.
+#: How many recordings of a dataset a process has open at most.
 MOST_OPEN = 128
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A recording of the dataset: where it is, when its first sample is, and how many it has."""
+    """A recording of the dataset: its places, the time of its first sample, and the number of its samples."""
 
     place: tuple[str, ...]
     start: int
@@ -34,16 +34,16 @@ class _Part:
 
 
 class Dataset:
-    """Samples at a fixed rate: pictures, the state, and what was done from then on.
+    """Samples at a fixed rate: pictures, the state, and the following actions.
 
-    A sample is a dict: for each of ``images`` its picture (height, width, 3), the last at that time; ``state``, the numbers of all
-    its paths (n,); ``action``, those of the next ``horizon`` instants (horizon, n); ``time`` in nanoseconds; ``recording``, the number of
-    its place. A path is a topic, a point and a way through its messages: ``/joint_states.position``.
+    A sample is a dict: for each of ``images`` the last picture at that time (height, width, 3); ``state``, the numbers of all
+    its paths (n,); ``action``, those of the next ``horizon`` instants (horizon, n); ``time`` in nanoseconds; ``recording``, the index of
+    its place. A path is a topic, a dot and a path into its messages: ``/joint_states.position``.
 
-    It is a map-style dataset and pickles: worker processes open the recordings again. Pictures are read when they are asked for, by the
-    recording's own index. Numbers are read once for each recording and process, and kept: those of the recordings that were asked last, up
-    to ``memory`` bytes in each process and :data:`MOST_OPEN` recordings; one recording always stays. ``evicted`` counts those that were let
-    go: if it grows with every batch, ``memory`` is too small for samples in random order, and recordings are read again and again.
+    It is a map-style dataset and pickles: worker processes open the recordings again. Pictures are read on demand, by the
+    recording's own index. Numbers are read once for each recording and process, and kept for the most recently used recordings, up
+    to ``memory`` bytes in each process and :data:`MOST_OPEN` recordings; one recording always stays. ``evicted`` counts the
+    evictions: if it grows with every batch, ``memory`` is too small for samples in random order, and recordings are read repeatedly.
     """
 
     def __init__(
@@ -63,16 +63,16 @@ class Dataset:
         if horizon < 1:
             raise ValueError(f"a horizon is at least 1, not {horizon}")
         if not (images or state or action):
-            raise ValueError("name images, state or action: there is nothing in a sample otherwise")
+            raise ValueError("name images, state or action: otherwise a sample is empty")
         if memory < 0:
             raise ValueError(f"memory is a number of bytes, not {memory}")
         self.hz, self.horizon, self.how, self.on, self.memory = hz, horizon, how, on, memory
-        #: How many recordings were let go in this process, to stay within the memory.
+        #: How many recordings were evicted in this process, to stay within the memory.
         self.evicted = 0
         self.images, self.state, self.action = list(images), list(state), list(action)
         self._parts = [part for place in several(places) if (part := self._part(place)) is not None]
         self._ends = np.cumsum([part.count for part in self._parts]).tolist()
-        # The one that was asked last is the last.
+        # The most recently used one is the last.
         self._open: OrderedDict[int, tuple[Recording, dict[str, np.ndarray]]] = OrderedDict()
 
     def _part(self, place: tuple[str, ...]) -> _Part | None:
@@ -82,7 +82,7 @@ class Dataset:
                 raise TopicError(f"{', '.join(place)} has no topic {topic}; it has {', '.join(rec)}")
         if rec.start is None or rec.end is None:
             return None
-        # From when on everything is known.
+        # The time from which everything is known.
         names = {*self.images, *(self._split(rec, path)[0] for path in self.state + self.action)}
         firsts = [next(iter(rec[name]), None) for name in names]
         if any(first is None for first in firsts):
@@ -93,13 +93,13 @@ class Dataset:
 
     @staticmethod
     def _split(rec: Recording, path: str) -> tuple[str, str]:
-        """The topic of a path, which may have points in it, and the way through its messages."""
+        """The topic of a path, which may contain dots, and the path into its messages."""
         at = path.find(".")
         while at >= 0:
             if path[:at] in rec:
                 return path[:at], path[at + 1 :]
             at = path.find(".", at + 1)
-        raise FieldError(f"'{path}' is not a topic, a point and a field of it, such as /joint_states.position")
+        raise FieldError(f"'{path}' is not a topic, a dot and a field, such as /joint_states.position")
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
@@ -165,7 +165,7 @@ class Dataset:
 
 
 def _matrix(column: np.ndarray, path: str) -> np.ndarray:
-    """A column as rows of numbers; NaN where there is nothing yet."""
+    """A column as rows of numbers; NaN before the first value."""
     refused = FieldError(f"'{path}' is not numbers, or lists of one length")
     if column.dtype.names is not None:
         raise refused
