@@ -20,9 +20,9 @@ use crate::times::{TIME, TIMES};
 use crate::topic::{LOG_TIME, STAMP};
 
 const WINDOW_FORM: &str = "window_join takes two tables and the ends of the window from the first one's time: \
-    window_join(bumper, imu, '-500ms', '0s'), and maybe the time to join by, 'stamp' or 'log_time'";
-const RESAMPLE_FORM: &str = "resample takes tables, a rate, and how: resample(odom, imu, 10, 'last'), with 'last', 'next', \
-    'nearest' or 'interpolate', and maybe how far away at most, '500ms', and the time, 'stamp' or 'log_time'";
+    window_join(bumper, imu, '-500ms', '0s'), and optionally the time to join by, 'stamp' or 'log_time'";
+const RESAMPLE_FORM: &str = "resample takes tables, a rate, and a method: resample(odom, imu, 10, 'last'), with 'last', 'next', \
+    'nearest' or 'interpolate', and optionally a tolerance, '500ms', and the time, 'stamp' or 'log_time'";
 
 /// The columns of the tables.
 pub(crate) type Columns = BTreeMap<String, SchemaRef>;

@@ -35,7 +35,7 @@ impl LazyRecording {
                 place: self.address.address.clone(),
                 reason: format!(
                     "it has changed since the query was planned: it had {planned} bytes, and now has {size}; \
-                     bring a catalogue up to date with `asof index`, and ask again"
+                     update a catalogue with `asof index`, and run the query again"
                 ),
             });
         }
