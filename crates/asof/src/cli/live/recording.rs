@@ -398,7 +398,7 @@ fn tell(
     let other = named(|topic| topic.is_defined_otherwise);
     if !other.is_empty() {
         screen.warning(format_args!(
-            "the types of {} differ from the types of those names that are known here (their hashes differ), and no node \
+            "the types of {} differ from the known types of those names (their hashes differ), and no node \
              described them: they are recorded but cannot be decoded; give a folder of the robot's .msg files with --msg-path",
             other.join(", ")
         ));
