@@ -101,7 +101,7 @@ def test_what_cannot_be_a_dataset_is_said(demo_path, tmp_path):
         asof.lerobot.export(demo_path, tmp_path / "a", hz=10, mapping={"observation.images.x": "/nowhere"})
     with pytest.raises(errors.MapError, match="29.97"):
         asof.lerobot.export(demo_path, tmp_path / "b", hz=29.97, mapping=MAPPING)
-    with pytest.raises(errors.FieldError, match="not numbers"):
+    with pytest.raises(errors.FieldError, match="is not a number"):
         asof.lerobot.export(demo_path, tmp_path / "c", hz=10, mapping={"action": ["/joint_states.name"]})
 
 

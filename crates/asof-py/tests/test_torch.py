@@ -113,7 +113,7 @@ def test_what_cannot_be_a_dataset_is_said(demo_path):
         asof.torch.Dataset(demo_path, hz=0, state=["/joint_states.position"])
     with pytest.raises(ValueError, match="horizon"):
         asof.torch.Dataset(demo_path, hz=1, state=["/joint_states.position"], horizon=0)
-    with pytest.raises(ValueError, match="nothing"):
+    with pytest.raises(ValueError, match="empty"):
         asof.torch.Dataset(demo_path, hz=1)
     long = asof.torch.Dataset(demo_path, hz=30, state=["/joint_states.position"], horizon=10_000)
     assert len(long) == 0

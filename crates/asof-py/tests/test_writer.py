@@ -106,7 +106,7 @@ def test_what_cannot_be_written_is_said(rec, tmp_path):
         out.write("/odom", next(rec.messages("/odom")))
         with pytest.raises(TypeError, match="cannot be written"):
             out.write("/odom", 7)
-        with pytest.raises(errors.FieldError, match="no column of times"):
+        with pytest.raises(errors.FieldError, match="no time column"):
             out.write("/odom", pl.DataFrame({"x": [1]}))
         with pytest.raises(ValueError):
             out.write("/odom", {"x": float("nan")})

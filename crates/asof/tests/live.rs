@@ -494,7 +494,7 @@ fn a_recording_goes_on_when_the_router_goes_away_and_comes_back() {
     until_recording(&folder, "out.mcap");
     drop(first);
     run.err.until("a word about it", |said| {
-        said.contains("is lost; trying again")
+        said.contains("is lost; retrying")
     });
     let mut second = None;
     eventually("the port to be free again", || {

@@ -111,7 +111,7 @@ class Robot:
         are dropped, oldest last; at most 64 wait.
         """
         if len(topics) < 2:
-            raise ValueError("give two or more topics to synchronize")
+            raise ValueError("synchronize needs two topics or more")
         windows = [topic if isinstance(topic, Window) else self.window(topic, count=max(queue_size, 2)) for topic in topics]
         inner = _asof.Synchronized([window._inner for window in windows], slop, queue_size)
         return _sets(inner)

@@ -166,7 +166,7 @@ class Dataset:
 
 def _matrix(column: np.ndarray, path: str) -> np.ndarray:
     """A column as rows of numbers; NaN before the first value."""
-    refused = FieldError(f"'{path}' is not numbers, or lists of one length")
+    refused = FieldError(f"'{path}' is not a number, or a list of one length")
     if column.dtype.names is not None:
         raise refused
     if column.dtype == object:
