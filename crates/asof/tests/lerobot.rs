@@ -289,7 +289,11 @@ fn what_cannot_be_a_dataset_is_said_and_leaves_nothing() {
         ("hz = fast".to_owned(), 2, "line 1"),
         (features("action = [\"/nowhere.x\"]"), 1, "/nowhere.x"),
         (features("action = [\"/arm.z\"]"), 1, "'z'"),
-        (features("action = [\"/video.format\"]"), 1, "is not a number"),
+        (
+            features("action = [\"/video.format\"]"),
+            1,
+            "is not a number",
+        ),
         (
             features("\"images.a\" = \"/nowhere\""),
             1,

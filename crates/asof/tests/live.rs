@@ -493,9 +493,8 @@ fn a_recording_goes_on_when_the_router_goes_away_and_comes_back() {
     let run = Run::new(&folder, &line);
     until_recording(&folder, "out.mcap");
     drop(first);
-    run.err.until("a word about it", |said| {
-        said.contains("is lost; retrying")
-    });
+    run.err
+        .until("a word about it", |said| said.contains("is lost; retrying"));
     let mut second = None;
     eventually("the port to be free again", || {
         second = std::panic::catch_unwind(|| Talking::new(&address, &[("/chatter", STRING)])).ok();
