@@ -189,12 +189,7 @@ impl Assembler {
     /// Rows of messages with these log times, where [that is enough](Self::needs_log_times_alone).
     pub fn of_log_times(&self, times: &[Stamp]) -> Result<Assembled> {
         let rows = times.iter().map(|time| (time.nanos(), time.nanos(), 0));
-        let rows: Vec<(i64, i64, u32)> = rows.collect();
-        let batch = self.assemble(&rows, None)?;
-        Ok(Assembled {
-            batch: self.project(&batch)?,
-            logged: rows.into_iter().map(|row| row.0).collect(),
-        })
+        self.assembled(rows.collect(), None)
     }
 
     /// Takes messages of one channel of the topic, and emits the batches that are full.
@@ -238,13 +233,21 @@ impl Assembler {
             None => None,
         };
         if !rows.is_empty() {
-            let batch = self.assemble(&rows, decoded.as_ref())?;
-            full.push(Assembled {
-                batch: self.project(&batch)?,
-                logged: rows.into_iter().map(|row| row.0).collect(),
-            });
+            full.push(self.assembled(rows, decoded.as_ref())?);
         }
         Ok(())
+    }
+
+    fn assembled(
+        &self,
+        rows: Vec<(i64, i64, u32)>,
+        decoded: Option<&RecordBatch>,
+    ) -> Result<Assembled> {
+        let batch = self.assemble(&rows, decoded)?;
+        Ok(Assembled {
+            batch: self.project(&batch)?,
+            logged: rows.into_iter().map(|row| row.0).collect(),
+        })
     }
 
     fn place_of(&mut self, channel: &Arc<Channel>, batch: &Batch, row: &Row) -> usize {

@@ -5,7 +5,9 @@ use std::path::Path;
 use asof_core::SourceError;
 
 use crate::file::{Format, FormatFile};
-use crate::kind::{Kind, kind_by_front, kind_of, of_unknown_kind};
+#[cfg(feature = "remote")]
+use crate::kind::kind_by_front;
+use crate::kind::{Kind, kind_of, of_unknown_kind};
 use crate::options::worth_telling;
 #[cfg(feature = "remote")]
 use crate::remote::RemoteFile;

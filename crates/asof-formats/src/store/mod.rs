@@ -220,6 +220,10 @@ impl Store {
         not(feature = "remote"),
         allow(unused_variables, reason = "a disk is asked again")
     )]
+    #[cfg_attr(
+        not(feature = "remote"),
+        expect(clippy::needless_pass_by_value, reason = "a server's file keeps them")
+    )]
     pub fn open_known(
         &self,
         file: &StoredFile,
