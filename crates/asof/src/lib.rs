@@ -79,8 +79,8 @@ pub use asof_window as window;
 /// Opens a recording or a running robot.
 ///
 /// A recording is MCAP, a ROS 1 bag, a ROS 2 bag (a file or its folder), a PX4 log, or a folder of any of these; on this
-/// machine, on a web server or in a bucket. Opening reads the file's summary and no message. A damaged file opens
-/// as far as it can be read; [`Summary::problems`] lists what is wrong with it.
+/// machine or, with the feature `remote`, on a web server or in a bucket. Opening reads the file's summary and no message. A
+/// damaged file opens as far as it can be read; [`Summary::problems`] lists what is wrong with it.
 ///
 /// A running robot is `zenoh://host:port`, a Foxglove server `foxglove://host:port` (`ws://host:port` is the same) or a
 /// rosbridge server `rosbridge://host:port`, with the feature `live`; or `dds://?domain=0`, with the feature `dds`. It is a

@@ -38,9 +38,11 @@ pub fn open_with(
     options: &OpenOptions,
 ) -> Result<Box<dyn Recording>, SourceError> {
     let path = place.as_ref();
-    #[cfg(feature = "remote")]
     if let Some(address) = remote_address(path) {
+        #[cfg(feature = "remote")]
         return remote::open(address, options);
+        #[cfg(not(feature = "remote"))]
+        return Err(built_without_remote(address));
     }
     if path.is_dir() {
         return folder::open_folder(path, options);
@@ -79,8 +81,17 @@ pub fn open_all<P: AsRef<Path>>(
     }
 }
 
-/// The address, if a place is one that can be read.
-#[cfg(feature = "remote")]
+/// The error of a build that has no HTTP client.
+#[cfg(not(feature = "remote"))]
+pub(crate) fn built_without_remote(address: &str) -> SourceError {
+    SourceError::Unreadable {
+        place: without_secrets(address),
+        reason: "this build opens files on this machine only; build it with the feature `remote`, or download the file"
+            .to_owned(),
+    }
+}
+
+/// A place as text, where it is an address of a file on a network.
 fn remote_address(place: &Path) -> Option<&str> {
     let text = place.to_str()?;
     let (scheme, _) = text.split_once("://")?;

@@ -340,9 +340,5 @@ fn remote(address: &str) -> Result<Store, SourceError> {
 
 #[cfg(not(feature = "remote"))]
 fn remote(address: &str) -> Result<Store, SourceError> {
-    Err(SourceError::Unreadable {
-        place: without_secrets(address),
-        reason: "this build does not support addresses; build it with the feature `remote`"
-            .to_owned(),
-    })
+    Err(crate::open::built_without_remote(address))
 }
