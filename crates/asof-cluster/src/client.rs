@@ -29,9 +29,9 @@ use tonic::Request;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::ClusterError;
-use crate::executor::{MESSAGE_BYTES, host_and_port};
 use crate::fetching::fetch;
 use crate::state::executors;
+use crate::terms::{MESSAGE_BYTES, host_and_port};
 
 /// How long connecting to a scheduler may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

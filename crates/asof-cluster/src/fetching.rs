@@ -7,7 +7,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures_util::StreamExt as _;
 
-use crate::executor::{MESSAGE_BYTES, host_and_port};
+use crate::terms::{MESSAGE_BYTES, host_and_port};
 
 /// How often an executor that does not answer is retried, and after how many milliseconds.
 const RETRIES: u8 = 3;

@@ -18,6 +18,7 @@ mod log;
 mod roots;
 mod scheduler;
 mod state;
+mod terms;
 
 pub use client::ClusterClient;
 pub use error::ClusterError;

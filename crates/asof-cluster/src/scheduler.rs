@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 
 use crate::ClusterError;
 use crate::error::engine;
-use crate::executor::{MESSAGE_BYTES, SCHEDULING};
+use crate::terms::{MESSAGE_BYTES, SCHEDULING, runtime};
 
 /// How a scheduler runs.
 #[derive(Debug, Clone)]
@@ -114,14 +114,4 @@ fn config(options: &SchedulerOptions, address: SocketAddr) -> SchedulerConfig {
         override_physical_codec: Some(Arc::new(codec)),
         ..SchedulerConfig::default()
     }
-}
-
-/// Threads for one part of a cluster. Plans are deep, and are processed recursively.
-pub(crate) fn runtime(name: &str) -> Result<Runtime, ClusterError> {
-    tokio::runtime::Builder::new_multi_thread()
-        .thread_name(name)
-        .thread_stack_size(32 << 20)
-        .enable_all()
-        .build()
-        .map_err(ClusterError::Start)
 }

@@ -10,8 +10,8 @@ use asof_core::Stamp;
 use asof_decode::VideoCodec;
 
 use super::newfile::NewFile;
-use super::pictures::{Seen, Taken};
 use super::screen::Screen;
+use super::seen::{Seen, Taken};
 use crate::lerobot::{Mp4, Parameters, ffmpeg_command};
 
 /// A video file in progress.

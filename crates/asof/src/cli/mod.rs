@@ -48,6 +48,7 @@ mod pretty;
 mod recover;
 mod report;
 mod screen;
+mod seen;
 mod select;
 mod serve;
 mod shaped;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use asof_core::{Channel, Message, Query, Topics};
-use asof_decode::{Archetype, Decoders, Picture, Pixels, Record, VideoCodec, picture_type};
+use asof_decode::{Archetype, Decoders};
 use asof_formats::Recording;
 use indicatif::ProgressBar;
 
@@ -15,6 +15,7 @@ use super::ffmpeg::Film;
 use super::newfile::NewFile;
 use super::numbers::counted;
 use super::screen::Screen;
+use super::seen::{Seen, Taken};
 use super::topic_files::{Names, make_folder};
 
 /// What pictures are exported as.
@@ -108,58 +109,6 @@ fn rate_of(summary: &asof_core::Summary, channel: &Channel) -> f64 {
         }
         _ => 30.0,
     }
-}
-
-/// The contents of a message.
-pub enum Seen {
-    /// A picture as the contents of a file, with its extension.
-    Picture(Vec<u8>, &'static str),
-    /// Numbers that were scaled to be visible.
-    Scaled(Vec<u8>),
-    /// A video packet.
-    Packet(Vec<u8>, VideoCodec),
-}
-
-impl Seen {
-    fn of(record: &Record) -> Result<Self, String> {
-        let Some(format) = record.text("format") else {
-            let picture = Picture::of(record).map_err(|error| error.to_string())?;
-            // Depths and colours keep all 16 bits.
-            let bytes = Pixels::from(&picture).to_png();
-            let bytes = bytes.map_err(|error| error.to_string())?;
-            return Ok(if picture.is_scaled() && picture.values().is_none() {
-                Seen::Scaled(bytes)
-            } else {
-                Seen::Picture(bytes, "png")
-            });
-        };
-        let data = record.bytes("data").ok_or("it has no field 'data'")?;
-        if let Some(kind) = picture_type(&data) {
-            let extension = kind.trim_start_matches("image/");
-            let extension = if extension == "jpeg" {
-                "jpg"
-            } else {
-                extension
-            };
-            return Ok(Seen::Picture(data, extension));
-        }
-        match VideoCodec::named(&format) {
-            Some(codec) => Ok(Seen::Packet(data, codec)),
-            None => Err(format!(
-                "pictures in the format '{format}' are not supported; `asof export --layer raw` writes their bytes"
-            )),
-        }
-    }
-}
-
-/// What happened to a message.
-pub enum Taken {
-    Written,
-    /// It configures a decoder, and shows nothing itself.
-    Nothing,
-    /// It precedes the first packet that a decoder can start with.
-    Early,
-    Failed(String),
 }
 
 /// The output of one topic.
