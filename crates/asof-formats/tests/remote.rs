@@ -249,7 +249,7 @@ fn a_page_that_is_no_recording_is_told_what_could_be_read() {
     let page = b"<!doctype html><title>Index of /</title>".to_vec();
     let (_, address) = Server::with_file(page).start();
     let error = open(&address).map(|_| ()).expect_err("is refused");
-    assert!(error.to_string().contains("none of MCAP"), "{error}");
+    assert!(error.to_string().contains("not those of MCAP"), "{error}");
 }
 
 /// A bag of 100 messages in 50 chunks.

@@ -186,7 +186,7 @@ fn a_join_over_a_range_of_stamps_is_the_same_before_and_after_they_are_known() {
 fn log_times_come_from_the_indexes() {
     // Out of order within and across chunks.
     let rows: Vec<Row> = (0..1000)
-        .map(|n| ((n * 10) ^ 24, (n * 10) ^ 24, n))
+        .map(|n| ((n * 10) ^ 0x18, (n * 10) ^ 0x18, n))
         .collect();
     let other: Vec<Row> = (0..1000).map(|n| (n * 10 + 1, n * 10 + 1, n)).collect();
     for threads in [1, 3] {
