@@ -1,12 +1,11 @@
-//! Threads that work beside the one that starts them.
+//! Placement of worker threads on cores.
 
 use std::thread::JoinHandle;
 
-/// Has a thread that was just started begin on another core than this one, where there is one. Which cores it may run
-/// on stays as it is.
+/// Moves a thread that was just started to another core, if there is one. Its affinity is unchanged afterwards.
 ///
-/// Some kernels, of virtual machines above all, put a new thread on the core of the one that started it, and let the
-/// two take turns there for many milliseconds while another core is idle. Reading a recording is often over by then.
+/// Some kernels, mostly in virtual machines, start a new thread on its parent's core and let the two take turns there
+/// for many milliseconds while another core is idle. A recording is often read in less time.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(
     unsafe_code,
@@ -15,12 +14,12 @@ use std::thread::JoinHandle;
 pub(crate) fn start_elsewhere<T>(thread: &JoinHandle<T>) {
     use std::os::unix::thread::JoinHandleExt as _;
 
-    // A new thread may run where its parent may. So nothing is lost where it is over already and the C library takes
-    // the calling thread in its place.
+    // A new thread inherits its parent's affinity. So nothing is lost if it has already ended and the C library takes
+    // the calling thread instead.
     let (thread, size) = (thread.as_pthread_t(), size_of::<libc::cpu_set_t>());
-    // SAFETY: a set of cores is an array of bits, for which all zero is a value; the sets outlive the calls, which are
-    // told their size; the thread's handle is valid for as long as it is neither joined nor dropped; and a core's
-    // number is checked against the size of a set before its bit is touched.
+    // SAFETY: a set of cores is an array of bits, for which all zero is a value; the sets outlive the calls, which
+    // receive their size; the thread's handle is valid until it is joined or dropped; and a core's number is checked
+    // against the size of a set before its bit is touched.
     unsafe {
         let mut allowed: libc::cpu_set_t = std::mem::zeroed();
         if libc::pthread_getaffinity_np(thread, size, &raw mut allowed) != 0 {
@@ -50,7 +49,7 @@ mod tests {
 
     use super::*;
 
-    /// The cores that the calling thread may run on, as the system says it.
+    /// The cores that the calling thread may run on, as the kernel reports them.
     fn own_cores() -> String {
         let status = std::fs::read_to_string("/proc/thread-self/status").expect("a status");
         let cores = status

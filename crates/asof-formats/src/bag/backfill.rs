@@ -1,4 +1,4 @@
-//! What was known as of a time: the last message of each topic, found from the back.
+//! The last message of each topic as of a time, searched from the end of the file.
 
 use std::collections::BTreeSet;
 
@@ -8,9 +8,9 @@ use super::{Bag, Sections};
 use crate::sections::{LastMessages, Wanted, batch_of};
 
 impl Bag {
-    /// Index records are read from the last chunk backwards until no earlier chunk can hold a later message;
-    /// only then are the chunks that hold the answers decompressed, each once. An index that turns out to
-    /// point elsewhere is no longer believed, and the search starts over.
+    /// Index records are read from the last chunk backwards until no earlier chunk can hold a later message; only then
+    /// are the chunks that hold the answers decompressed, each once. When an index points to something that is not its
+    /// message, the search starts over and reads that chunk instead of its index.
     pub(super) fn last_messages(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
         let mut distrusted = BTreeSet::new();
         loop {
@@ -95,8 +95,8 @@ impl Bag {
         Ok(())
     }
 
-    /// Opens the sections that hold the answers, each once, and cuts the messages out; the inner error is a
-    /// section whose index is wrong.
+    /// Opens the sections that hold the answers, each once, and extracts the messages; the inner error is the number of
+    /// a section whose index is wrong.
     fn collect(&self, last: LastMessages) -> Result<Result<Batch, usize>, SourceError> {
         let (mut answers, to_load) = last.into_found();
         for (section, wanted) in to_load {

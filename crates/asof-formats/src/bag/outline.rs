@@ -1,4 +1,4 @@
-//! How many messages lie where, by the indexes alone.
+//! Message counts by channel and time, from the indexes alone.
 
 use asof_core::{Portion, SourceError};
 

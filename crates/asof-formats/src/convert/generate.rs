@@ -1,4 +1,4 @@
-//! Definitions in ROS 2's language of types that only ROS 1 defines.
+//! ROS 2 definitions of types that only ROS 1 defines.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use asof_ros::Definitions;
 use asof_ros::msg::{self, Count, Line, is_primitive, parse_line, referred, sections, short_name};
 
-/// The definition of a type, with all that it needs. Types that ROS 2 has are taken as it has them; of the others, each
-/// field is written as ROS 2 would.
+/// The definition of a type with its dependencies. Types that exist in ROS 2 use ROS 2's definition; the fields of the
+/// others are rewritten in ROS 2's syntax.
 pub(super) fn generated(
     name: &str,
     ros1: &str,
@@ -53,12 +53,12 @@ fn bodies_of(name: &str, text: &str) -> Result<BTreeMap<String, String>, String>
     Ok(found)
 }
 
-/// A definition of ROS 1 in ROS 2's words, and the types that it names.
+/// A ROS 1 definition in ROS 2's syntax, and the types that it refers to.
 fn rewritten(name: &str, text: &str) -> (String, Vec<String>) {
     let package = name.split('/').next().unwrap_or_default();
     let names: Vec<&str> = msg::fields(text.lines()).map(|field| field.name).collect();
     let small: BTreeSet<String> = names.iter().map(|name| name.to_ascii_lowercase()).collect();
-    // Two names that differ in capitals alone stay as they are.
+    // Names that differ only in case are kept as they are.
     let is_unique = small.len() == names.len();
     let (mut body, mut needed) = (String::new(), Vec::new());
     for line in text.lines() {
@@ -96,7 +96,7 @@ fn rewritten(name: &str, text: &str) -> (String, Vec<String>) {
     (body, needed)
 }
 
-/// The value of a constant. A text is quoted in ROS 2, and in ROS 1 it is all that follows.
+/// The value of a constant. ROS 2 quotes strings; in ROS 1 a string is the rest of the line.
 fn constant(kind: &str, value: &str) -> String {
     let value = value.trim();
     if kind == "string" {
@@ -106,7 +106,7 @@ fn constant(kind: &str, value: &str) -> String {
     }
 }
 
-/// The types of ROS 1 that have other names in ROS 2, or mean something else there.
+/// ROS 1 types that have other names or another meaning in ROS 2.
 fn plain(kind: &str) -> &str {
     match kind {
         "time" => "builtin_interfaces/Time",
@@ -133,7 +133,7 @@ mod tests {
             builtin_interfaces/Time[] when\nmy_robot/Part[2] parts # two\nint8 raw\n";
         assert_eq!(body, wanted);
         assert!(full.contains("MSG: my_robot/Part\nfloat64 x\ngeometry_msgs/Point at\n"));
-        // A standard type is as ROS 2 has it, whatever the recording says.
+        // A standard type uses ROS 2's definition, whatever the recording contains.
         let point = full
             .split("MSG: geometry_msgs/Point\n")
             .nth(1)

@@ -20,7 +20,7 @@ pub(super) struct Sorter {
     runs: Vec<File>,
 }
 
-/// A message in memory: its payload lies among the others.
+/// A message in memory; its payload is a range of `Sorter::payloads`.
 #[derive(Clone, Copy)]
 struct Held {
     key: Key,
@@ -31,18 +31,18 @@ struct Held {
     len: usize,
 }
 
-/// Log time, then place in the source.
+/// Log time, then position in the source.
 type Key = (Stamp, u64);
 
-/// Runs that are merged at once; more than that are merged in several passes.
+/// Runs merged at once; more runs take several passes.
 const RUNS_AT_ONCE: usize = 64;
-/// Bytes that are read ahead of each run.
+/// Read buffer of each run, in bytes.
 const READ_AHEAD: usize = 256 << 10;
 /// Log time, order, publish time, sequence, channel, length.
 const HEAD_LEN: usize = 8 + 8 + 8 + 4 + 4 + 8;
 
 impl Sorter {
-    /// `memory` bytes are held before they go into temporary files in `folder`.
+    /// Holds at most about `memory` bytes, then spills to temporary files in `folder`.
     pub fn new(memory: u64, folder: Option<PathBuf>) -> Self {
         Sorter {
             memory: usize::try_from(memory).unwrap_or(usize::MAX).max(1 << 16),
@@ -98,7 +98,7 @@ impl Sorter {
         })
     }
 
-    /// Writes what is held as a sorted run.
+    /// Writes the held messages as a sorted run.
     fn spill(&mut self) -> io::Result<()> {
         self.held.sort_unstable_by_key(|held| held.key);
         let mut run = BufWriter::with_capacity(1 << 20, self.temporary()?);
@@ -122,7 +122,7 @@ impl Sorter {
         run.into_inner().map_err(io::IntoInnerError::into_error)
     }
 
-    /// A file without a name, which is gone when it is closed.
+    /// An unnamed file that is deleted when it is closed.
     fn temporary(&self) -> io::Result<File> {
         match &self.folder {
             Some(folder) => tempfile::tempfile_in(folder),

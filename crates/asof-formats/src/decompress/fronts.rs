@@ -1,14 +1,14 @@
-//! The front of compressed data that is damaged further on.
+//! What comes before the damage in compressed data.
 //!
-//! A decoder that is asked for much at once gives nothing of it when it meets damage. So the data is handed to it byte
-//! by byte here: what it has given out by then was whole. That is slow, and done for damaged data alone.
+//! A decoder that meets damage within a large request returns nothing of it. So the data is fed byte by byte here: all
+//! output up to the damage is intact. That is slow, and done for damaged data only.
 
 use bzip2::{Decompress, Status};
 use zstd::stream::raw::{Decoder, InBuffer, Operation as _, OutBuffer};
 
-/// Data up to this size is handed over byte by byte; of more, as many bytes at once as make as many steps.
+/// Data up to this size is fed byte by byte; larger data in at most this many steps.
 const STEPS: usize = 4 << 20;
-/// What a decoder is given to write to: at least a block of zstd's.
+/// Output buffer of a decoder: at least one zstd block.
 const OUTPUT_BYTES: usize = 256 << 10;
 
 /// The blocks of zstd data before the damaged one, up to about `limit` bytes.
@@ -38,8 +38,8 @@ pub(crate) fn of_zstd(data: &[u8], limit: usize) -> Vec<u8> {
     contents
 }
 
-/// The blocks of bzip2 data before the damaged one, up to about `limit` bytes. A block's checksum comes after it, so what
-/// a step has given counts when the step has ended well.
+/// The blocks of bzip2 data before the damaged one, up to about `limit` bytes. A block's checksum follows the block, so
+/// a step's output counts only once the step has succeeded.
 pub(crate) fn of_bz2(data: &[u8], limit: usize) -> Vec<u8> {
     let mut contents = Vec::new();
     let mut decoder = Decompress::new(false);
@@ -121,7 +121,7 @@ mod tests {
         for ((packed, block), front) in packed.into_iter().zip(fronts) {
             for tenth in 1..10 {
                 let mut damaged = packed.clone();
-                // Enough of it that no block decodes by accident.
+                // Enough damage that no block decodes by accident.
                 let at = packed.len() * tenth / 10;
                 damaged[at..at + 40].fill(0x5a);
                 let found = front(&damaged, usize::MAX);

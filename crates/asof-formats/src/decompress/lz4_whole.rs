@@ -1,8 +1,8 @@
-//! LZ4 frames, decompressed straight to where their contents are to be.
+//! LZ4 frames, decompressed directly into their destination.
 //!
-//! The reader of frames that everybody uses copies each block into a buffer of its own, decompresses it into another, and
-//! copies that out. Chunks are in memory as a whole, and so is the place that they go to: with neither copy, they take
-//! about half of the memory's time, which all cores share.
+//! The usual frame reader copies each block into a buffer, decompresses it into another, and copies that out. Here
+//! source and destination are both completely in memory. Without the two copies, a chunk takes about half of the memory
+//! bandwidth, which all cores share.
 
 use std::hash::Hasher;
 
@@ -12,11 +12,11 @@ use twox_hash::XxHash32;
 use super::lz4_front::take_u32;
 
 const MAGIC: u32 = 0x184d_2204;
-/// So far back a block may reach into those before it.
+/// How far back a linked block may refer into the blocks before it.
 const WINDOW: usize = 64 << 10;
 
-/// Fills `contents` from frames that hold just as much. `None` where anything is not as it should be: a reader that goes
-/// step by step finds out what.
+/// Fills `contents` from frames of exactly that decompressed size. `None` on any error; the streaming reader then finds
+/// out which.
 pub(super) fn fill(frames: &[u8], contents: &mut [u8]) -> Option<()> {
     let mut rest = frames;
     let mut filled = 0;
@@ -26,7 +26,7 @@ pub(super) fn fill(frames: &[u8], contents: &mut [u8]) -> Option<()> {
     (filled == contents.len()).then_some(())
 }
 
-/// What a frame says of itself before its first block.
+/// The header of a frame.
 struct Frame {
     are_linked: bool,
     has_block_checksums: bool,
@@ -42,7 +42,7 @@ impl Frame {
         }
         let (flags, sizes) = (*rest.first()?, *rest.get(1)?);
         let has = |bit: u8| flags >> bit & 1 == 1;
-        // Version 1, nothing reserved, and without a dictionary, which nobody could know here.
+        // Version 1, no reserved bit set, and no dictionary, which would be unknown here.
         let is_known = flags >> 6 == 1 && !has(1) && !has(0) && sizes & 0x8f == 0;
         let largest_block = match sizes >> 4 {
             code @ 4..=7 if is_known => 1 << (8 + 2 * code),
@@ -64,7 +64,7 @@ impl Frame {
         })
     }
 
-    /// Fills `contents` from `start` on; where that ends.
+    /// Fills `contents` from `start` on; returns the end.
     fn fill(&self, rest: &mut &[u8], contents: &mut [u8], start: usize) -> Option<usize> {
         let mut hasher = XxHash32::with_seed(0);
         let mut filled = start;
@@ -192,7 +192,7 @@ mod tests {
             let data = packed(&whole, info.clone());
             for _ in 0..40 {
                 let mut damaged = data.clone();
-                // The head of a frame is a few bytes: it has its turn.
+                // A frame's header is only a few bytes, so it is picked more often.
                 let most = if next(3) == 0 { 30 } else { damaged.len() };
                 damaged[next(most)] ^= 1 << next(8);
                 let mut found = vec![0; whole.len()];

@@ -1,4 +1,4 @@
-//! The doctor: reads everything and believes nothing.
+//! The doctor: reads everything and verifies it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::recording::Progress;
 use crate::sections::{Loaded, PLACE_BITS, Prefetch, Sections, Wanted};
 
 impl Mcap {
-    /// Reads the whole file and holds every part of it against every other: records, checksums, chunks,
-    /// indexes, statistics. Returns all problems, those of opening included.
+    /// Reads the whole file and checks its parts against each other: records, checksums, chunks, indexes, statistics.
+    /// Returns all problems, those of opening included.
     ///
     /// # Errors
     /// When the file cannot be read at all.
@@ -42,7 +42,7 @@ impl Mcap {
     }
 }
 
-/// What the messages themselves say, to hold the statistics against.
+/// Counts and times of the messages themselves, to compare with the statistics.
 #[derive(Default)]
 struct Tally {
     messages: u64,
@@ -51,8 +51,8 @@ struct Tally {
 }
 
 impl Mcap {
-    /// Every record follows the one before it, from the first to the last, and the data's checksum is right.
-    /// This is the first half of the way; the sections are the second.
+    /// Checks that the records are contiguous from the first to the last, and the checksum of the data section. This is
+    /// the first half of the progress; the sections are the second.
     fn check_framing(&self, progress: Progress<'_>) -> Result<(), SourceError> {
         let storage = self.storage();
         let total = storage.size();
@@ -133,7 +133,7 @@ impl Mcap {
         }
     }
 
-    /// The chunk says of itself what the index says of it.
+    /// Checks that the chunk's header agrees with its index.
     fn check_header(&self, section: &Section) -> Result<(), SourceError> {
         let Some((header, _)) = self.chunk_data(section)? else {
             return Ok(());
@@ -141,7 +141,7 @@ impl Mcap {
         let is_same = clamped_range(header.start_time, header.end_time) == section.range
             && header.uncompressed_size == section.uncompressed_size
             && header.compression == section.compression;
-        // Where the file had to be walked, the range was taken from the messages.
+        // Where the file had to be scanned, the range was taken from the messages.
         if !is_same && !matches!(section.contents, Contents::Listed(_)) {
             let message =
                 "the chunk's own times, size or compression are not those that its index gives";
@@ -150,7 +150,7 @@ impl Mcap {
         Ok(())
     }
 
-    /// The message indexes list exactly the messages that are there.
+    /// Checks that the message indexes list exactly the messages of the chunk.
     fn check_message_indexes(&self, index: usize, loaded: &Loaded) -> Result<(), SourceError> {
         let section = &self.directory.sections[index];
         let Contents::Indexed(entries) = &section.contents else {
@@ -215,7 +215,7 @@ impl Mcap {
         let table = self.table();
         compare("messages", statistics.message_count, tally.messages);
         compare("chunks", statistics.chunk_count.into(), chunks as u64);
-        // Some writers count the channels that they know, others those that have messages.
+        // Some writers count all their channels, others only those with messages.
         let (used, known) = (tally.by_channel.len() as u64, table.channels.len() as u64);
         if !(used..=known).contains(&statistics.channel_count.into()) {
             compare("channels", statistics.channel_count.into(), known);

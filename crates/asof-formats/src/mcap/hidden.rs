@@ -1,4 +1,4 @@
-//! What a copy keeps although no reader is shown it.
+//! Records that a copy keeps although reading does not return them.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,10 +11,10 @@ use super::Mcap;
 use super::record::{HEADER_LEN, MESSAGE_HEADER_LEN, MessageHeader, RecordHeader};
 use crate::recording::{HiddenRecord, HiddenRecords};
 
-/// Records of these kinds are private to the writer.
+/// Opcodes from here on are private to the writer.
 pub(crate) const PRIVATE: u8 = 0x80;
 
-/// Sections in which something was met that reading does not show.
+/// Sections that contain something that reading does not return.
 #[derive(Debug, Default)]
 pub(super) struct HiddenPlaces(Mutex<BTreeSet<usize>>);
 
@@ -39,7 +39,7 @@ impl Mcap {
             move |offset| shared.private_record(offset).transpose()
         });
         let mut sections = shared.hidden.sections();
-        // A chunk that ends past all time has a message there, by its own account.
+        // A chunk whose end is past the last representable time declares a message there.
         for (index, section) in shared.directory.sections.iter().enumerate() {
             if section.range.end == Stamp::MAX {
                 sections.insert(index);

@@ -10,16 +10,16 @@ use asof_core::{Batch, Batches, Follow, FollowEnd, Followed, Query, SourceError}
 use super::Shared;
 use super::read::{Reader, Translation};
 
-/// First what all of them hold, in one order; then what comes to those that grow, as it comes.
+/// First the existing messages of all recordings, in one order; then new messages of those that grow, as they arrive.
 pub(super) struct MergedFollow {
     shared: Arc<Shared>,
     held: Option<Reader>,
     parts: Vec<FollowedPart>,
-    /// Set by a part whose clock was set back while what it held was handed out.
+    /// Set by a part whose clock was set back while its existing messages were read.
     has_restarted: Arc<AtomicBool>,
 }
 
-/// A recording among others, with its own place in it.
+/// One of the recordings, and how far it has been followed.
 struct FollowedPart {
     part: usize,
     follower: Arc<Mutex<Box<dyn Follow>>>,
@@ -27,7 +27,7 @@ struct FollowedPart {
     end: Option<FollowEnd>,
 }
 
-/// How long one part is waited for before the others have their turn.
+/// How long to wait for one part before the others get their turn.
 const PART_WAIT: Duration = Duration::from_millis(20);
 
 impl MergedFollow {
@@ -57,7 +57,7 @@ impl MergedFollow {
         })
     }
 
-    /// What comes next to the parts that grow.
+    /// The next messages of the parts that grow.
     fn step(&mut self, deadline: Instant) -> Result<Followed, SourceError> {
         loop {
             let now = Instant::now();
@@ -66,7 +66,7 @@ impl MergedFollow {
                 if self.parts[place].end.is_some() {
                     continue;
                 }
-                // One of them waits for all.
+                // Only one part waits per round.
                 let until = if has_waited {
                     now
                 } else {
@@ -91,7 +91,7 @@ impl MergedFollow {
         }
     }
 
-    /// How all of them ended, once they have: the worst of it.
+    /// How the parts ended, once all have: the worst of their ends.
     fn all_ended(&self) -> Option<FollowEnd> {
         let ends: Vec<&FollowEnd> = self
             .parts
@@ -143,7 +143,7 @@ impl Follow for MergedFollow {
     }
 }
 
-/// What a part holds by now: its follower's batches up to where it has caught up.
+/// The existing messages of a part: its follower's batches until it has caught up.
 struct Held {
     follower: Arc<Mutex<Box<dyn Follow>>>,
     has_restarted: Arc<AtomicBool>,
@@ -157,7 +157,7 @@ impl Iterator for Held {
         match follower.next(Instant::now()) {
             Ok(Followed::Batch(batch)) => Some(Ok(batch)),
             Ok(Followed::Restarted) => {
-                // What comes next is out of order with what the others hold.
+                // What comes next is out of order with the other parts' messages.
                 self.has_restarted.store(true, Ordering::Relaxed);
                 None
             }

@@ -19,7 +19,7 @@ pub(super) struct Reader {
     waiting: VecDeque<(Stamp, usize)>,
     open: Vec<Head>,
     is_finished: bool,
-    /// Where the batches of each part come from; from its recording where there are none.
+    /// The batches of each part; where there are none, its recording is read.
     given: Vec<Option<Batches>>,
 }
 
@@ -32,7 +32,7 @@ struct Head {
     table: Translation,
 }
 
-/// From a part's channel numbers to the merged ones.
+/// Maps a part's channel numbers to the merged ones.
 #[derive(Default)]
 pub(super) struct Translation {
     of: Arc<[Arc<Channel>]>,
@@ -49,7 +49,7 @@ impl Translation {
         self.to = self.of.iter().map(|c| channels.intern(c)).collect();
     }
 
-    /// A part's batch as one of the whole.
+    /// A part's batch with the merged channels and order.
     pub fn translated(&mut self, shared: &Shared, part: usize, batch: &Batch) -> Batch {
         self.update(shared, batch);
         let row = |row| self.row(shared, part, 0, row);
@@ -98,7 +98,7 @@ impl Reader {
         }
     }
 
-    /// The same, of batches that come from elsewhere, for each part.
+    /// The same, with the batches of each part given.
     pub fn over(shared: &Arc<Shared>, query: &Query, given: Vec<Option<Batches>>) -> Self {
         Reader {
             given,
@@ -106,7 +106,7 @@ impl Reader {
         }
     }
 
-    /// Opens every part that may hold a message at or before the earliest one at hand.
+    /// Opens every part that may hold a message at or before the earliest open one.
     fn admit(&mut self) -> Result<(), SourceError> {
         while let Some(&(start, part)) = self.waiting.front() {
             let earliest = self.open.iter().filter_map(Head::key).min();
@@ -133,7 +133,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The next batch of a part; whether there was one.
+    /// Takes the next batch of a part; returns whether there was one.
     fn refill(&self, head: &mut Head) -> Result<bool, SourceError> {
         match head.batches.next() {
             Some(batch) => {
@@ -146,7 +146,7 @@ impl Reader {
         }
     }
 
-    /// What can go out at once: the rows before `horizon`, up to where some part needs its next batch.
+    /// The rows that can be returned now: those before `horizon`, until a part needs its next batch.
     fn merge(&mut self, horizon: Option<Stamp>) -> Batch {
         let is_before = |row: &Row| horizon.is_none_or(|horizon| row.log_time < horizon);
         let mut buffers = Vec::new();
@@ -223,7 +223,7 @@ impl Iterator for Reader {
     }
 }
 
-/// One part after the other, each as it lies.
+/// One part after the other, each in file order.
 pub(super) struct OneByOne {
     shared: Arc<Shared>,
     query: Query,

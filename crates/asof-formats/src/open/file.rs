@@ -1,4 +1,4 @@
-//! Opening one file, by what its first bytes say it is.
+//! Opening one file, by the format that its first bytes identify.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::{BagFile, Db3File, GrowingMcapFile, McapFile, OpenOptions, Recording,
 
 type Opened = Result<Box<dyn Recording>, SourceError>;
 
-/// Where a file lies.
+/// Where a file is.
 pub(super) enum Location<'a> {
     Disk(&'a Path),
     #[cfg(feature = "remote")]
@@ -32,12 +32,12 @@ pub(super) fn open_file(path: &Path, name: String, options: &OpenOptions) -> Ope
     open_at(Location::Disk(path), name, options)
 }
 
-/// Opens a file as what it is; read in place where its format allows that.
+/// Opens a file by its format, and reads it in place if the format allows it.
 pub(super) fn open_at(location: Location<'_>, name: String, options: &OpenOptions) -> Opened {
     match (location.kind()?, location) {
         (Kind::Mcap, at) => opened(McapFile::from_storage(at.storage(name, options)?, options)),
         (Kind::Bag, at) => opened(BagFile::from_storage(at.storage(name, options)?, options)),
-        // It has no index, so over a network all of it comes once; each reading after that fetches its part.
+        // It has no index, so over a network all of it is fetched once; each later read fetches its part.
         (Kind::Ulog, at) => opened(UlogFile::from_storage(at.storage(name, options)?, options)),
         (Kind::Sqlite, Location::Disk(path)) => opened(Db3File::open_as(path, name, options)),
         (Kind::Zstd, Location::Disk(path)) => open_packed(path, name, options),
@@ -45,7 +45,7 @@ pub(super) fn open_at(location: Location<'_>, name: String, options: &OpenOption
         (kind @ (Kind::Sqlite | Kind::Zstd), Location::Server(file)) => {
             open_fetched(*file, kind, options)
         }
-        // What starts like nothing known may still be a damaged MCAP file.
+        // A file of unknown kind may still be a damaged MCAP file.
         (Kind::Unknown, at) => {
             let storage = at.storage(name.clone(), options)?;
             let is_empty = storage.size() == 0;
@@ -101,7 +101,7 @@ fn open_packed(path: &Path, name: String, options: &OpenOptions) -> Opened {
     Ok(Box::new(Unpacked::new(inner, file, problem)))
 }
 
-/// What cannot be read in place is brought here.
+/// Downloads a file that cannot be read in place.
 #[cfg(feature = "remote")]
 fn open_fetched(file: RemoteFile, kind: Kind, options: &OpenOptions) -> Opened {
     let name = file.name().to_owned();

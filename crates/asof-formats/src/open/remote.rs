@@ -1,4 +1,4 @@
-//! Opening an address as what is there: a recording, a ROS 2 bag, or a folder of a bucket.
+//! Opening an address: a recording, a ROS 2 bag, or a folder of a bucket.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use crate::remote::{RemoteFile, RemotePlace};
 use crate::storage::{REQUESTS_IN_FLIGHT, Storage};
 use crate::{OpenOptions, Recording, without_secrets};
 
-/// The largest description of a bag.
+/// The largest bag description that is read.
 const LONGEST_DESCRIPTION: u64 = 64 << 20;
 
 /// Opens an address.
@@ -54,7 +54,7 @@ pub(crate) fn open_remote_file(
     open_at(Location::Server(Box::new(file)), name, options)
 }
 
-/// The files that a bag's description lists, if it is one.
+/// The files that a bag's description lists; `None` if the file is not a description.
 fn description(file: &RemoteFile) -> Result<Option<Vec<String>>, SourceError> {
     if file.size() > LONGEST_DESCRIPTION {
         return Ok(None);
@@ -197,7 +197,7 @@ fn nothing_in(address: &str, problems: &[Problem]) -> SourceError {
     }
 }
 
-/// Runs work concurrently, most of which is waiting; the results are in the order of the inputs.
+/// Runs work that is mostly waiting concurrently; the results are in the order of the inputs.
 fn at_once<T: Sync, R: Send>(inputs: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::new());

@@ -1,4 +1,4 @@
-//! A whole file, brought here: for formats that cannot be read in place.
+//! Downloads of complete files, for formats that cannot be read in place.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -14,7 +14,7 @@ use crate::unpacked::TemporaryFile;
 const REQUEST_BYTES: u64 = 4 << 20;
 
 impl RemoteFile {
-    /// All of the file, in a temporary one.
+    /// Downloads the complete file into a temporary one.
     pub(crate) fn fetch_whole(&self) -> Result<TemporaryFile, SourceError> {
         let (mut file, temporary) = TemporaryFile::create(&self.name)?;
         let mut coming: VecDeque<(u64, Pending<Bytes>)> = VecDeque::new();

@@ -1,4 +1,4 @@
-//! Parts of a file that were read before: what it takes to open it, kept elsewhere.
+//! Pieces of a file that were read when it was opened, kept elsewhere so that it can be opened again without requests.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 
 use crate::FilePiece;
 
-/// What opening a recording may take, so that it is worth keeping elsewhere.
+/// At most this many bytes read on opening are worth keeping elsewhere.
 const MOST_NOTED_BYTES: u64 = 1 << 20;
 
 /// Pieces of a file, by offset.
@@ -24,7 +24,7 @@ impl Pieces {
         )
     }
 
-    /// Bytes that lie in one piece, all of them.
+    /// The bytes, if all of them are in one piece.
     pub fn get(&self, offset: u64, len: u64) -> Option<Bytes> {
         let (start, bytes) = self.0.range(..=offset).next_back()?;
         let from = usize::try_from(offset - start).ok()?;
@@ -33,7 +33,7 @@ impl Pieces {
     }
 }
 
-/// Notes what is read of a file until it is asked for that.
+/// Records what is read of a file until [`take`](Noted::take) is called.
 #[derive(Debug)]
 pub(crate) struct Noted(Mutex<Noting>);
 
@@ -51,7 +51,7 @@ impl Noted {
         }))
     }
 
-    /// Notes a piece. When it is too much, nothing is kept and nothing more is noted.
+    /// Records a piece. Past the limit, all pieces are dropped and recording ends.
     pub(super) fn add(&self, offset: u64, found: &Bytes) {
         let mut noting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Noting::Open { pieces, bytes } = &mut *noting else {
@@ -61,13 +61,13 @@ impl Noted {
         if *bytes > MOST_NOTED_BYTES {
             *noting = Noting::Closed;
         } else if !found.is_empty() {
-            // A copy: it may be cut from a block that is much larger.
+            // A copy: it may be a slice of a much larger block.
             let bytes = Bytes::copy_from_slice(found);
             pieces.push(FilePiece { offset, bytes });
         }
     }
 
-    /// What was noted, in the file's order, without overlaps; nothing from here on.
+    /// The recorded pieces, in file order, without overlaps. Recording ends.
     pub fn take(&self) -> Vec<FilePiece> {
         let mut noting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut *noting, Noting::Closed) {
@@ -77,7 +77,7 @@ impl Noted {
     }
 }
 
-/// Pieces that overlap or touch become one.
+/// Joins pieces that overlap or touch.
 fn put_together(mut pieces: Vec<FilePiece>) -> Vec<FilePiece> {
     pieces.sort_by_key(|piece| piece.offset);
     let mut whole: Vec<(u64, BytesMut)> = Vec::new();

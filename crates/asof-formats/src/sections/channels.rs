@@ -1,16 +1,16 @@
-//! Channels under the numbers that a file gives them.
+//! Channels by their ids in the file.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use asof_core::Channel;
 
-/// The channels of a file, in the order in which they became known. Only ever grows, so that an index into
-/// an older copy is an index into every newer one.
+/// The channels of a file, in the order in which they were found. It only grows, so an index into an older copy is
+/// valid in every newer one.
 #[derive(Debug)]
 pub(crate) struct ChannelTable<Id> {
     pub channels: Arc<[Arc<Channel>]>,
-    /// The file's number of each channel, beside it.
+    /// The file's id of each channel, parallel to `channels`.
     pub ids: Vec<Id>,
     by_id: ById,
 }
@@ -28,18 +28,18 @@ impl<Id: Copy + Into<u32>> ChannelTable<Id> {
     }
 }
 
-/// Channels as they are met.
+/// Channels as they are found.
 #[derive(Debug, Clone)]
 pub(crate) struct ChannelList<Id> {
     channels: Vec<Arc<Channel>>,
     ids: Vec<Id>,
     by_id: ById,
-    /// Made when it is asked for: a file may have very many channels, and each makes the last copy old.
+    /// Built on demand: a file may have very many channels, and each new one invalidates the copy.
     table: OnceLock<Arc<ChannelTable<Id>>>,
 }
 
 impl<Id: Copy + Into<u32>> ChannelList<Id> {
-    /// All channels by now.
+    /// All channels found so far.
     pub fn table(&self) -> Arc<ChannelTable<Id>> {
         let table = self.table.get_or_init(|| {
             Arc::new(ChannelTable {
@@ -56,7 +56,7 @@ impl<Id: Copy + Into<u32>> ChannelList<Id> {
         self.channels.len()
     }
 
-    /// Every channel with its number.
+    /// Every channel with its id.
     pub fn iter(&self) -> impl Iterator<Item = (Id, &Arc<Channel>)> {
         self.ids.iter().copied().zip(&self.channels)
     }
@@ -67,7 +67,7 @@ impl<Id: Copy + Into<u32>> ChannelList<Id> {
         Some((index, &self.channels[index as usize]))
     }
 
-    /// Takes in a channel under a number that means nothing yet.
+    /// Adds a channel under an unused id.
     pub fn insert(&mut self, id: Id, channel: Arc<Channel>) {
         self.by_id.set(id.into(), self.channels.len() as u32);
         self.channels.push(channel);
@@ -87,7 +87,7 @@ impl<Id> Default for ChannelList<Id> {
     }
 }
 
-/// Indexes by the file's numbers: of the small ones, which is all of them in practice, by place.
+/// Indexes by the file's ids: small ids, in practice all of them, in a vector.
 #[derive(Debug, Clone, Default)]
 struct ById {
     small: Vec<u32>,

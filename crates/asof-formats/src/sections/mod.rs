@@ -1,7 +1,7 @@
-//! Messages in log-time order out of a file's sections: loaded ahead, on threads, and merged.
+//! Messages in log-time order from a file's sections: prefetched on threads, and merged.
 //!
-//! Every chunked format has the same shape: parts that hold messages, each with a range of times and a way to
-//! load it. A format says how in [`Sections`]; the order of reading, the threads and the merging are here.
+//! Every chunked format has the same shape: parts that hold messages, each with a range of times and a way to load it.
+//! A format implements [`Sections`]; the order of reading, the threads and the merging are here.
 
 mod backfill;
 mod channels;
@@ -24,10 +24,10 @@ pub(crate) use tally::Tally;
 
 /// A file as sections, by number in file order.
 pub(crate) trait Sections: Send + Sync {
-    /// What a person calls the file.
+    /// The file's name in messages.
     fn name(&self) -> &str;
 
-    /// Threads that load, the reader among them.
+    /// Threads that load sections, including the reader's.
     fn threads(&self) -> usize;
 
     /// How many sections may be loaded before the reader asks for them.
@@ -38,10 +38,10 @@ pub(crate) trait Sections: Send + Sync {
     /// No message of the section is earlier or later than this.
     fn range_of(&self, section: usize) -> TimeRange;
 
-    /// What the section is expected to take in memory, whatever it declares.
+    /// The memory that the section is expected to take, whatever it declares.
     fn expected_bytes(&self, section: usize) -> u64;
 
-    /// How many there are.
+    /// The number of sections.
     fn section_count(&self) -> usize;
 
     /// Whether a section may hold anything that is wanted.
@@ -54,20 +54,20 @@ pub(crate) trait Sections: Send + Sync {
             .collect()
     }
 
-    /// The wanted messages of a section. What cannot be read is reported and left out.
+    /// The wanted messages of a section. What cannot be read is reported and skipped.
     fn load(&self, section: usize, wanted: &Wanted) -> Result<Loaded, SourceError>;
 
-    /// The buffers that [`load`](Sections::load) gives for the same question, once more.
+    /// Loads the buffers of [`load`](Sections::load) for the same query again.
     fn reload(&self, section: usize, wanted: &Wanted) -> Result<Vec<Bytes>, SourceError> {
         self.load(section, wanted).map(|loaded| loaded.buffers)
     }
 
-    /// Where the buffers of its sections come from, and go back to.
+    /// The pool that the sections' buffers come from and return to.
     fn buffers(&self) -> Option<&Arc<BufferPool>> {
         None
     }
 
-    /// The channels known by now. Only ever grows.
+    /// The channels found so far. The list only grows.
     fn channels(&self) -> Arc<[Arc<Channel>]>;
 }
 
@@ -118,14 +118,14 @@ fn planned<S: Sections + 'static>(
 /// The messages of one section that a query asks for, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
-    /// Most formats have one; a db3 has its pages, and what was put together out of several.
+    /// One in most formats; of a db3, its pages and the payloads assembled from several pages.
     pub buffers: Vec<Bytes>,
-    /// In order of time, then place; `buffer` counts in `buffers`.
+    /// In order of time, then position; `buffer` is an index into `buffers`.
     pub rows: Vec<Row>,
 }
 
 impl Loaded {
-    /// Rows that all lie in one buffer.
+    /// Rows whose payloads are all in one buffer.
     pub fn of(buffer: Bytes, rows: Vec<Row>) -> Self {
         Loaded {
             buffers: vec![buffer],
@@ -139,7 +139,7 @@ impl Loaded {
 pub(crate) struct Wanted {
     pub topics: Topics,
     pub range: TimeRange,
-    /// Whether each channel is on one of the topics; for channels that became known later, the topic decides.
+    /// Whether each channel is on one of the topics; for channels found later, the topic decides.
     mask: Vec<bool>,
 }
 
@@ -176,7 +176,7 @@ impl Wanted {
 /// Bits of [`Row::order`] that count bytes within a section; those above count sections.
 pub(crate) const PLACE_BITS: u32 = 36;
 
-/// The place of a message in its file: sections in file order, then bytes within the section.
+/// The position of a message in its file: sections in file order, then bytes within the section.
 pub(crate) fn order_of(section: usize, place: u64) -> u64 {
     (section as u64) << PLACE_BITS | place.min((1 << PLACE_BITS) - 1)
 }

@@ -1,4 +1,4 @@
-//! Messages in log-time order, out of sections that may overlap.
+//! Messages in log-time order, from sections that may overlap.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,8 +11,8 @@ use super::{Loaded, Prefetch, Sections, Wanted};
 
 /// The answer to a query.
 ///
-/// Sections are taken in the order in which they start. Those that overlap are merged; one that overlaps
-/// with no other, which is the rule, goes out as it is.
+/// Sections are taken in the order in which they start. Those that overlap are merged; a section without overlap, the
+/// common case, is returned as it is.
 pub(crate) struct Reader {
     file: Arc<dyn Sections>,
     prefetch: Prefetch,
@@ -29,7 +29,7 @@ struct Cursor {
     section: usize,
     /// Its contents; `None` while it is parked, because too many others overlap with it.
     buffers: Option<Vec<Bytes>>,
-    /// How many buffers there are, also while it is parked.
+    /// The number of buffers, also while the section is parked.
     buffer_count: u32,
     rows: Vec<Row>,
     at: usize,
@@ -38,12 +38,12 @@ struct Cursor {
 /// A merged batch is closed at this many messages, or at this many bytes of payload.
 const MERGED_ROWS: usize = 16 << 10;
 const MERGED_BYTES: u64 = 16 << 20;
-/// What the open sections may hold. In a file whose chunks overlap more than that, the ones beyond are
-/// parked: each batch opens them again for the messages that it needs, which costs time instead of memory.
+/// Bytes that the open sections may hold. In a file whose chunks overlap more, further sections are parked: each batch
+/// opens them again for the messages that it needs, which costs time instead of memory.
 const OPEN_BYTES: usize = 48 << 20;
 
 impl Reader {
-    /// Reads the sections of `plan`, in whatever order they are given.
+    /// Reads the sections of `plan`, which may be in any order.
     pub fn new(file: &Arc<dyn Sections>, wanted: Wanted, mut plan: Vec<usize>) -> Self {
         plan.sort_by_key(|&index| file.range_of(index).start);
         let starts = plan
@@ -61,7 +61,7 @@ impl Reader {
         }
     }
 
-    /// Opens every section that may hold a message at or before the earliest one at hand.
+    /// Opens every section that may hold a message at or before the earliest open one.
     fn admit(&mut self) -> Result<(), SourceError> {
         while let Some(&start) = self.starts.get(self.taken) {
             if self.open.iter().any(|cursor| cursor.head() < start) {
@@ -102,7 +102,7 @@ impl Reader {
             let mut buffers = self.prefetch.reload(cursor.section)?;
             buffers.resize(cursor.buffer_count as usize, Bytes::new());
             for row in &mut cursor.rows {
-                // As below: the file changed under us.
+                // As below: the file changed since.
                 if row.offset + row.len > buffers[row.buffer as usize].len() as u64 {
                     (row.offset, row.len) = (0, 0);
                 }
@@ -196,7 +196,7 @@ impl Reader {
         Ok(Batch::new(self.file.channels(), buffers, merged))
     }
 
-    /// The payloads of the rows that lie in a parked section, cut out into its first buffer.
+    /// The payloads of the rows in a parked section, copied into its first buffer.
     fn fetch_parked(
         &self,
         cursor: &Cursor,
@@ -216,7 +216,7 @@ impl Reader {
                 .and_then(|all| all.get(row.offset as usize..(row.offset + row.len) as usize));
             row.offset = cut.len() as u64;
             row.buffer = first;
-            // The file changed under us if it is not there any more; its place is kept, empty.
+            // A payload is missing only if the file changed since; the row stays, empty.
             row.len = payload.map_or(0, |payload| payload.len() as u64);
             cut.extend_from_slice(payload.unwrap_or_default());
         }
@@ -260,8 +260,8 @@ impl Iterator for Reader {
     }
 }
 
-/// The sections one after the other, each in order within itself: for those who sort for themselves, in
-/// memory that does not depend on how far the sections overlap.
+/// The sections one after the other, each sorted within itself: for callers that sort, in memory that does not depend
+/// on how much the sections overlap.
 pub(crate) struct InFileOrder {
     file: Arc<dyn Sections>,
     prefetch: Prefetch,
@@ -297,7 +297,7 @@ impl Iterator for InFileOrder {
 pub(crate) fn deepest_overlap(sections: impl Iterator<Item = (TimeRange, u64)>) -> u64 {
     let mut changes: Vec<(Stamp, bool, u64)> = Vec::new();
     for (range, bytes) in sections.filter(|(range, _)| !range.is_empty()) {
-        // At one instant sections are opened before others are closed: both ends are in the range.
+        // At the same instant, sections open before others close: both ends are in the range.
         changes.push((range.start, false, bytes));
         changes.push((range.end, true, bytes));
     }

@@ -1,4 +1,4 @@
-//! Messages counted by channel and stretch of time.
+//! Message counts by channel and time span.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use asof_core::{Channel, Portion, Stamp, TimeRange};
 pub(crate) struct Tally {
     grain: u64,
     portions: Vec<Portion>,
-    /// By channel and number of the grain: from the first message in it to the last, and how many.
+    /// By channel and number of the grain: the time range of its messages, and their count.
     single: BTreeMap<(usize, i64), (Arc<Channel>, TimeRange, u64)>,
 }
 
 impl Tally {
-    /// Messages that are told one by one are put together by stretches of `grain` nanoseconds.
+    /// Messages that are added one by one are grouped by spans of `grain` nanoseconds.
     pub fn new(grain: u64) -> Self {
         Tally {
             grain: grain.max(1),

@@ -1,17 +1,17 @@
-//! The messages of a ULog, one at a time, trusting nothing.
+//! Parsing of single ULog messages from untrusted bytes.
 
 use std::fmt::Write as _;
 
-/// What a file starts with; the version follows.
+/// The first bytes of a file; the version follows.
 pub(crate) const MAGIC: &[u8; 7] = b"ULog\x01\x12\x35";
 /// Magic, version, and the time at which logging started.
 pub(crate) const FILE_HEADER_LEN: u64 = 16;
-/// Length and kind.
+/// Message header: length and kind.
 pub(crate) const HEADER_LEN: u64 = 3;
-/// Loggers write this now and then, so that readers find back into the stream.
+/// Loggers write this now and then so that readers can resynchronise.
 pub(crate) const SYNC: [u8; 8] = [0x2f, 0x73, 0x13, 0x20, 0x25, 0x0c, 0xbb, 0x12];
 
-/// The kinds of messages, by the letters that the file has.
+/// The kinds of messages, by their letters in the file.
 pub(crate) mod kind {
     pub const FLAGS: u8 = b'B';
     pub const FORMAT: u8 = b'F';
@@ -37,7 +37,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Reads the three bytes at the front of `bytes`, which lie at `offset`.
+    /// Parses the first three bytes of `bytes`, which start at `offset` of the file.
     pub fn parse(offset: u64, bytes: &[u8]) -> Option<Self> {
         let &[low, high, kind] = bytes.first_chunk()?;
         Some(Head {
@@ -55,8 +55,8 @@ impl Head {
         self.body() + self.len
     }
 
-    /// Whether the length is one that this kind of message can have. Kinds that are not known here belong to a
-    /// later version of the format; they are stepped over where they can be.
+    /// Whether a message of this kind can have this length. Unknown kinds belong to a later version of the format; they
+    /// are skipped where possible.
     pub fn is_plausible(&self) -> bool {
         match self.kind {
             kind::FLAGS => self.len >= 40,
@@ -70,7 +70,7 @@ impl Head {
         }
     }
 
-    /// Whether a message of a later version may look like this.
+    /// Whether this may be a message of a later version of the format.
     pub fn may_be_newer(&self) -> bool {
         self.kind.is_ascii_alphabetic() && self.len > 0 && !self.is_known_kind()
     }
@@ -103,7 +103,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A key with its type and its value: information, or a parameter.
+/// A key with its type and its value: an information message or a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pair<'a> {
     pub kind: &'a str,
@@ -125,7 +125,7 @@ impl<'a> Pair<'a> {
         })
     }
 
-    /// The value of a parameter, of which there are two types; both fit into a double without loss.
+    /// The value of a parameter. There are two types, and both fit into a double without loss.
     pub fn number(&self) -> Option<f64> {
         let word = *self.value.first_chunk()?;
         match self.kind {
@@ -162,7 +162,7 @@ impl<'a> Pair<'a> {
             if self.kind.starts_with("char") {
                 String::from_utf8_lossy(self.value).into_owned()
             } else {
-                // Bytes of some other kind, such as a hash: in hexadecimal.
+                // Other bytes, such as a hash: in hexadecimal.
                 let mut text = String::new();
                 for byte in self.value {
                     let _ = write!(text, "{byte:02x}");

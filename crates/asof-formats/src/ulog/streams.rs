@@ -1,4 +1,4 @@
-//! The channels of a ULog, and which message belongs to which.
+//! The channels of a ULog, and the mapping from message ids to them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use asof_ros::CdrWriter;
 use super::format::{Formats, Layout};
 use super::record::Pair;
 
-/// The channels of a file, and the ids under which its messages come.
+/// The channels of a file, and the message ids of its subscriptions.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     pub channels: Vec<Arc<Channel>>,
-    /// By id: from which byte of the file on it means which stream; `None` once it was given up.
+    /// By id: the offset in the file from which it means a stream; `None` after it was unsubscribed.
     by_id: HashMap<u16, Vec<(u64, Option<Stream>)>>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Stream {
 }
 
 impl Streams {
-    /// A topic with several instances has them under their numbers; the first goes by the bare name.
+    /// Further instances of a topic have their number in the name; the first has the bare name.
     pub fn subscribe(
         &mut self,
         offset: u64,
@@ -57,7 +57,7 @@ impl Streams {
         }
     }
 
-    /// The stream that an id means at a place of the file.
+    /// The stream of an id at an offset of the file.
     pub fn find(&self, id: u16, offset: u64) -> Option<&Stream> {
         let known = self.by_id.get(&id)?;
         let later = known.partition_point(|(from, _)| *from <= offset);
@@ -69,7 +69,7 @@ impl Streams {
         self.find(id, offset).map(|stream| stream.layout.fits(len))
     }
 
-    /// The place of a channel, which is added if it is new.
+    /// The index of a channel, which is added if it is new.
     pub fn channel(&mut self, channel: Channel) -> u32 {
         let known = self.channels.iter().position(|known| **known == channel);
         let place = known.unwrap_or_else(|| {
@@ -93,7 +93,7 @@ fn channel_of(topic: String, type_name: &str, definition: &str) -> Channel {
     }
 }
 
-/// What was logged beside the topics, each as a channel of its own.
+/// What is logged besides topics; each kind is a channel of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Beside {
     Parameters,
@@ -136,7 +136,7 @@ pub(crate) enum Origin {
     Default(u8),
 }
 
-/// A parameter as CDR; `false` if its value is of no known type.
+/// Writes a parameter as CDR; `false` if the type of its value is unknown.
 pub(crate) fn put_parameter(out: &mut Vec<u8>, time: u64, pair: &Pair<'_>, origin: Origin) -> bool {
     let Some(value) = pair.number() else {
         return false;
@@ -156,7 +156,7 @@ pub(crate) fn put_parameter(out: &mut Vec<u8>, time: u64, pair: &Pair<'_>, origi
     true
 }
 
-/// A logged string as CDR.
+/// Writes a logged string as CDR.
 pub(crate) fn put_logged(out: &mut Vec<u8>, time: u64, level: u8, tag: Option<u16>, text: &[u8]) {
     const SEVERITIES: [&str; 8] = [
         "emergency",
@@ -184,7 +184,7 @@ pub(crate) fn put_logged(out: &mut Vec<u8>, time: u64, level: u8, tag: Option<u1
         .string(&text[..end]);
 }
 
-/// A dropout as CDR.
+/// Writes a dropout as CDR.
 pub(crate) fn put_dropout(out: &mut Vec<u8>, time: u64, milliseconds: u16) {
     CdrWriter::new(out).uint64(time).uint16(milliseconds);
 }

@@ -1,4 +1,4 @@
-//! The index of times, and which leaves a table has: what can be known of the messages without looking at them.
+//! The timestamp index and the leaf pages of a table: what is known of messages without reading them.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use super::{
 
 const INDEX_LEAF: u8 = 0x0a;
 const INDEX_INTERIOR: u8 = 0x02;
-/// Two numbers and their types take at most 19 bytes; SQLite never continues less than 94 on another page.
+/// Two integers and their types take at most 19 bytes; SQLite never spills an entry below 94 bytes to an overflow page.
 const LARGEST_ENTRY: u64 = 64;
 
 /// A page of rows.
@@ -20,7 +20,7 @@ pub(crate) struct LeafPlace {
 }
 
 impl Table {
-    /// The leaves of the table, in order of their rows, as the pages above them tell.
+    /// The leaf pages of the table in row order, from the interior pages.
     pub fn leaves(&self, file: &[u8]) -> Result<Vec<LeafPlace>, PageError> {
         let depth = self.depth(file)?;
         let mut leaves: Vec<LeafPlace> = Vec::new();
@@ -63,7 +63,7 @@ impl Table {
         Ok(leaves)
     }
 
-    /// How many pages lie above each leaf.
+    /// The number of interior pages above each leaf.
     fn depth(&self, file: &[u8]) -> Result<usize, PageError> {
         let mut number = self.root;
         for depth in 0..=MAX_TREE_DEPTH {
@@ -84,10 +84,10 @@ impl Table {
         })
     }
 
-    /// Tells `visit` the time and the id of every message in one of `parts` parts of the index at `root`.
+    /// Calls `visit` with the time and the id of every message in one of `parts` parts of the index at `root`.
     ///
-    /// Its pages lie all over the file, and the system maps their neighbours with each of them: it would map the whole
-    /// file for a part of it. So they are read: `read` fills bytes from a place in the file on.
+    /// Its pages are scattered over the file, and the system maps the neighbours of each: through a map, a part of the
+    /// index would bring in the whole file. So they are read: `read` fills a buffer from an offset of the file.
     pub fn times(
         &self,
         read: impl Fn(&mut [u8], u64) -> io::Result<()>,
@@ -113,7 +113,7 @@ impl Table {
             };
             let is_top = looked_at == 1;
             if page[0] == INDEX_INTERIOR {
-                // The first child is looked at first: neighbours in time are neighbours in the file.
+                // The first child is visited first: neighbours in time are neighbours in the file.
                 for index in (0..=cells).rev() {
                     if !is_top || index * parts / (cells + 1) == part {
                         left.extend(child_of(page, index).map_err(refused)?);
@@ -143,7 +143,7 @@ fn entry(page: &[u8], at: usize) -> Result<(i64, i64), &'static str> {
     usual_entry(page, at).map_or_else(|| unusual_entry(page, at), Ok)
 }
 
-/// An entry as nearly all are: a time of eight bytes, and an id of up to four.
+/// The common case: a time of eight bytes and an id of up to four.
 #[inline]
 fn usual_entry(page: &[u8], at: usize) -> Option<(i64, i64)> {
     let &[len, 3, 6, kind @ 1..=4, ref values @ ..] = page.get(at..)?.first_chunk::<16>()? else {
