@@ -1,4 +1,4 @@
-//! The SQLite side: connections, and the tables that rosbag2 has had over the years.
+//! The SQLite side: connections, and the tables of all versions of rosbag2.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::yaml::first_document;
 
-/// A file that any number of threads may read, each on a connection of its own.
+/// A file that any number of threads can read, each on its own connection.
 pub(crate) struct Database {
     name: String,
     path: PathBuf,
@@ -23,16 +23,16 @@ pub(crate) struct Database {
     idle: Mutex<Vec<Connection>>,
 }
 
-/// A topic, with its number in the file.
+/// A topic, with its id in the file.
 pub(crate) struct Topic {
     pub id: i64,
     pub channel: Channel,
 }
 
-/// What a file says about itself.
+/// The topics, definitions and metadata of a file.
 pub(crate) struct Layout {
     pub topics: Vec<Topic>,
-    /// Why there may be more topics than these.
+    /// Why topics may be missing here.
     pub topics_fault: Option<String>,
     /// Definitions by type: encoding and text.
     pub embedded: HashMap<String, (String, String)>,
@@ -69,7 +69,7 @@ impl Database {
         };
         let connection = match probe(&database) {
             Err(_) if !database.is_immutable => {
-                // A folder that may not be written to has no room for SQLite's locks.
+                // SQLite cannot create its lock files in a read-only folder.
                 database.is_immutable = true;
                 probe(&database)
             }
@@ -90,7 +90,7 @@ impl Database {
         })
     }
 
-    /// What a file beside this one says about it that could not be read.
+    /// The problem of a journal or WAL beside this file that could not be read.
     pub fn stale_view(&self) -> Option<Problem> {
         let message = if !self.is_immutable {
             return None;
@@ -104,12 +104,12 @@ impl Database {
         Some(Problem::whole(ProblemKind::Incomplete, message))
     }
 
-    /// Whether a file of SQLite's belongs to this one.
+    /// Whether SQLite has a side file with this ending.
     fn has_beside(&self, ending: &str) -> bool {
         std::fs::metadata(beside(&self.path, ending)).is_ok_and(|found| found.len() > 0)
     }
 
-    /// Bytes on disk, with what has not been merged into the file yet.
+    /// Bytes on disk, including the WAL.
     pub fn size(&self) -> u64 {
         let size = |path: &Path| std::fs::metadata(path).map_or(0, |found| found.len());
         size(&self.path) + size(&beside(&self.path, "-wal"))
@@ -119,9 +119,9 @@ impl Database {
         &self.name
     }
 
-    /// Whether the file alone holds everything: no log of recent changes belongs to it.
+    /// Whether the file alone is complete: it has no log of recent changes.
     ///
-    /// With locks, SQLite finds and settles a journal that a writer left over by itself.
+    /// With locks, SQLite rolls back a leftover journal by itself.
     pub fn is_all_in_one_file(&self) -> bool {
         if self.is_immutable {
             !self.has_beside("-wal") && !self.has_beside("-journal")
@@ -130,13 +130,13 @@ impl Database {
         }
     }
 
-    /// Runs `work` under a lock that keeps writers out.
+    /// Runs `work` under a lock that excludes writers.
     pub fn unchanging<T>(&self, work: impl FnOnce() -> T) -> Result<T, SourceError> {
         if self.is_immutable {
             return Ok(work());
         }
         self.with(|connection| {
-            // A statement that is not at its end keeps the file locked for reading.
+            // An unfinished statement keeps the file locked for reading.
             let mut statement = connection.prepare_cached("SELECT 1 FROM sqlite_master")?;
             let mut rows = statement.query([])?;
             rows.next()?;
@@ -189,7 +189,7 @@ impl Database {
             });
         }
         let (topics, topics_fault) = self.with(|connection| topics(connection, &topic_columns))?;
-        // The tables below came later and may be missing or damaged: what they say is good to have, no more.
+        // The tables below were added later and may be missing or damaged; they are optional.
         let embedded = self.with(embedded_definitions).unwrap_or_default();
         let metadata = self.with(metadata).unwrap_or_default();
         let distribution = self.with(distribution).ok().flatten();
@@ -219,11 +219,11 @@ impl Database {
         };
         let connection = Connection::open_with_flags(format!("{}{query}", uri(&self.path)), flags)?;
         connection.busy_timeout(Duration::from_secs(5))?;
-        // No recorder makes views; one that stands for a table can be a program without an end.
+        // No recorder creates views; a view in place of a table can run forever.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
         if self.cut.is_some() {
-            // Without it SQLite reads nothing at all of a file that is shorter than it says. Nothing is written.
+            // Without it SQLite refuses a file that is shorter than its header declares. Nothing is written.
             connection.pragma_update(None, "writable_schema", true)?;
         }
         if self.may_map {
@@ -251,7 +251,7 @@ impl Database {
     }
 }
 
-/// Gives each topic its schema; returns the topics and types for which there is none.
+/// Sets the schema of each topic; returns the topics and types without one.
 pub(crate) fn define(
     topics: &mut [Topic],
     embedded: &HashMap<String, (String, String)>,
@@ -294,12 +294,12 @@ pub(crate) fn define(
     undefined
 }
 
-/// The topics that can be read, and why others cannot.
+/// The readable topics, and why others are not.
 fn topics(
     connection: &Connection,
     columns: &[String],
 ) -> Result<(Vec<Topic>, Option<String>), rusqlite::Error> {
-    // Columns came one by one over the years; a missing one reads as empty.
+    // Columns were added over the years; a missing one reads as empty.
     let column = |name: &str| {
         if columns.iter().any(|found| found == name) {
             format!("CAST({name} AS TEXT)")
@@ -372,7 +372,7 @@ fn embedded_definitions(
 }
 
 fn metadata(connection: &Connection) -> Result<Vec<(u64, String)>, rusqlite::Error> {
-    // The recorder adds a row as the recording goes on; the last one counts.
+    // The recorder adds rows while it records; the last one counts.
     let mut statement =
         connection.prepare("SELECT id, metadata FROM metadata ORDER BY id DESC LIMIT 1")?;
     let rows = statement.query_map([], |row| {
@@ -381,8 +381,7 @@ fn metadata(connection: &Connection) -> Result<Vec<(u64, String)>, rusqlite::Err
     rows.collect()
 }
 
-/// How many messages the recorder says there are, by the file's numbers for topics; `None` where it does not
-/// say it in a way that leaves no doubt.
+/// Message counts that the recorder declared, by the file's topic ids; `None` if they are missing or ambiguous.
 pub(crate) fn declared_counts(metadata: &str, topics: &[Topic]) -> Option<BTreeMap<i64, u64>> {
     let document = first_document(metadata)?;
     let described = document["topics_with_message_count"].as_vec()?;
@@ -419,7 +418,7 @@ fn is_in_wal_mode(path: &Path) -> std::io::Result<bool> {
     Ok(head.get(18..20) == Some(&[2, 2]))
 }
 
-/// Bytes of a file and what its header says they should be, where those are more.
+/// The size of a file and the size in its header, if that is larger.
 fn cut(path: &Path) -> Option<(u64, u64)> {
     use std::io::Read;
     let file = std::fs::File::open(path).ok()?;
@@ -427,7 +426,7 @@ fn cut(path: &Path) -> Option<(u64, u64)> {
     let mut header = Vec::new();
     file.take(100).read_to_end(&mut header).ok()?;
     let number = |at: usize| Some(u32::from_be_bytes(*header.get(at..)?.first_chunk()?));
-    // The count of pages is good if it was written together with the last change.
+    // The page count is valid if it was written with the last change.
     if number(24) != number(92) {
         return None;
     }
@@ -439,7 +438,7 @@ fn cut(path: &Path) -> Option<(u64, u64)> {
     (is < should_be).then_some((is, should_be))
 }
 
-/// A path as SQLite wants it where options follow.
+/// A path as an SQLite URI, to which options can be appended.
 fn uri(path: &Path) -> String {
     use std::fmt::Write as _;
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());

@@ -1,4 +1,4 @@
-//! Which messages lie where: by the index of times, or by one look at topic, time and length of each.
+//! Where messages are: from the timestamp index, or from the topic, time and length of each message.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -14,20 +14,20 @@ use crate::filling::ZSTD;
 use crate::problems::Problems;
 use crate::storage::read_exact_at;
 
-/// The messages of a file in parts that are loaded at once, by id.
+/// The messages of a file in sections, each a range of ids.
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
     pub sections: Vec<Section>,
-    /// How many messages there are, by the file's numbers for topics.
+    /// Message counts by the file's topic ids.
     pub counts: BTreeMap<i64, u64>,
 }
 
-/// Messages whose ids follow each other.
+/// The messages in a range of ids, loaded together.
 #[derive(Debug, Clone)]
 pub(crate) struct Section {
     pub first: i64,
     pub last: i64,
-    /// Places within the section are counted from this id.
+    /// Positions within the section count from this id.
     pub base: i64,
     pub range: TimeRange,
     /// Topics by the file's ids, sorted, with the count of messages; not set until the section is read.
@@ -44,7 +44,7 @@ pub(crate) struct Found {
     pub id: i64,
     pub time: Stamp,
     pub topic: i64,
-    /// Its bytes are the message, and lie at one place.
+    /// Its bytes are the message, contiguous and not compressed.
     pub is_plain: bool,
 }
 
@@ -66,19 +66,19 @@ impl Found {
 /// A section is closed at this many bytes, or messages.
 const SECTION_BYTES: u64 = 1 << 20;
 const SECTION_ROWS: u64 = 8 << 10;
-/// So many bytes, or messages in an index, are worth a thread. A thread may start late on a busy machine, and opening
+/// A thread is worth it for this many bytes, or messages in an index. It may start late on a busy machine, and opening
 /// a file waits for it.
 const BYTES_WORTH_A_THREAD: usize = 32 << 20;
 const MESSAGES_WORTH_A_THREAD: u64 = 500_000;
-/// Files from this size on are opened by their index of times, where that is enough; a smaller one is looked
-/// through as fast, and more is known of it then.
+/// Files of at least this size are opened by their timestamp index where that suffices; a smaller one is scanned as
+/// fast, which yields more.
 const MIN_INDEXED_BYTES: usize = 16 << 20;
 
 impl Directory {
-    /// The messages of a file. `declared` is how many there are by topic, if the file says so.
+    /// The messages of a file. `declared` is the file's own message count by topic, if it has one.
     ///
-    /// A large file that says so and has an index of times is not looked at any further; of others every message
-    /// is, in the mapped pages where that goes.
+    /// A large file with declared counts and a timestamp index is not scanned; in others every message is, in the
+    /// mapped pages where possible.
     pub fn of(
         database: &Database,
         mapped: &mut Option<MappedMessages>,
@@ -100,7 +100,7 @@ impl Directory {
         Self::scan(database, mapped, threads, problems)
     }
 
-    /// Looks at the pages above the messages, and at the index of times.
+    /// Reads the interior pages above the messages, and the timestamp index.
     pub fn by_index(
         database: &Database,
         pages: &MappedMessages,
@@ -134,7 +134,7 @@ impl Directory {
         database.unchanging(look)?
     }
 
-    /// Looks at every message.
+    /// Scans every message.
     fn scan(
         database: &Database,
         mapped: &mut Option<MappedMessages>,
@@ -163,7 +163,7 @@ impl Directory {
         Ok(Scanned { directory, losses })
     }
 
-    /// Counts the messages by topic, once all are in sections.
+    /// Counts the messages by topic. Call it when all are in sections.
     pub fn count(&mut self) {
         let sections = self.sections.iter();
         for &(topic, count) in sections
@@ -174,7 +174,7 @@ impl Directory {
         }
     }
 
-    /// Returns how many messages have no number as topic or time beside the directory of those that do.
+    /// Returns the directory, and how many messages were skipped because topic or time is not a number.
     fn scan_pages(
         database: &Database,
         pages: &MappedMessages,
@@ -246,7 +246,7 @@ impl Directory {
     }
 }
 
-/// What a look at every message has found.
+/// The result of scanning every message.
 pub(crate) struct Scanned {
     pub directory: Directory,
     /// What SQLite could not read.
@@ -281,8 +281,9 @@ impl Section {
     }
 }
 
-/// Sections of whole leaves, without their messages yet. SQLite writes what does not fit on a leaf before or behind
-/// it, so the next leaf is as far as there are bytes; only where it is far are the rows of a leaf divided too.
+/// Sections of complete leaves, without their messages yet. SQLite writes what does not fit on a leaf before or after
+/// it, so the distance to the next leaf is the number of bytes; only where it is large are the rows of a leaf divided
+/// too.
 fn sections_by_leaves(pages: &MappedMessages) -> Result<Vec<Section>, PageError> {
     let (table, file) = (pages.table(), pages.map().bytes());
     let leaves = table.leaves(file)?;
@@ -330,7 +331,7 @@ fn sections_by_leaves(pages: &MappedMessages) -> Result<Vec<Section>, PageError>
     Ok(sections)
 }
 
-/// Runs `work` on each part, on threads of their own but for the last.
+/// Runs `work` on each part, each on its own thread except the last.
 fn in_threads<P: Sync, T: Send>(
     parts: &[P],
     work: impl Fn(&P) -> Result<T, Unusable> + Sync,
@@ -352,7 +353,7 @@ fn in_threads<P: Sync, T: Send>(
     })
 }
 
-/// What the index of times says about a section.
+/// What the timestamp index contains about a section.
 #[derive(Clone, Copy)]
 struct Times {
     range: TimeRange,
@@ -360,7 +361,7 @@ struct Times {
     first: i64,
 }
 
-/// What one part of the index says about each section.
+/// What one part of the index contains about each section.
 fn times_of(
     pages: &MappedMessages,
     root: u32,
@@ -391,13 +392,13 @@ fn times_of(
     Ok(found)
 }
 
-/// What one thread finds out about its part of the messages.
+/// What one thread finds in its part of the messages.
 #[derive(Default)]
 struct PartialScan {
     directory: Directory,
-    /// Messages without a number as topic or time.
+    /// Messages whose topic or time is not a number.
     odd: u64,
-    /// Bytes of pages that payloads continue on.
+    /// Bytes of overflow pages.
     overflow: u64,
 }
 
@@ -414,8 +415,8 @@ impl PartialScan {
                 last_page = rows.page();
                 walk.look_at(pages.table().place_of(last_page).start);
             }
-            // No two messages share a page of overflow, so all of them together fit into the file. That bounds
-            // what reading it costs, whatever its chains are.
+            // No two messages share an overflow page, so all overflow pages together fit into the file. That bounds the
+            // cost of reading, whatever the chains are.
             scan.overflow += pages.table().overflow_bytes(&row.payload);
             if scan.overflow > file.len() as u64 {
                 return Err(Unusable::TooMuch);
@@ -453,8 +454,8 @@ impl Loss {
     }
 }
 
-/// Runs a query over messages by id, which is its first column, from `first` to `last`. Where SQLite meets
-/// damage, it starts again further on, in steps that grow, until there is something to read.
+/// Runs a query over messages by id, which is its first column, from `first` to `last`. At damage the query is
+/// restarted further on, in growing steps, until there is something to read.
 pub(crate) fn for_each(
     connection: &Connection,
     sql: &str,
@@ -472,7 +473,7 @@ pub(crate) fn for_each(
             while let Some(row) = rows.next()? {
                 let id = row.get(0)?;
                 if has_moved && id <= behind {
-                    // A damaged tree may come back to where it was.
+                    // A damaged tree may loop.
                     return Err(rusqlite::Error::SqliteFailure(
                         rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT),
                         Some("its rows are not in order".into()),
@@ -486,7 +487,7 @@ pub(crate) fn for_each(
         });
         let Err(error) = result else { return losses };
         if losses.is_empty() && last == i64::MAX {
-            // Without an end in sight the steps would never end.
+            // Without an upper bound the steps would never end.
             let end = connection.query_row("SELECT max(id) FROM messages", [], |row| row.get(0));
             let Ok(end) = end else {
                 losses.push(Loss {

@@ -1,27 +1,27 @@
-//! What opening files leaves in memory, for all files of the process together.
+//! Pages that stay in memory after files were opened, for all files of the process together.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::storage::MappedFile;
 
-/// Opening a file looks at its pages, and reading looks at them again soon, so they stay. Of a folder of a day's
-/// files, all of which are opened before the first is read, only so much may.
+/// Bytes that may stay. Opening a file touches its pages, and reading soon touches them again, so they stay; but the
+/// files of a folder are all opened before the first is read, so there is a limit.
 const MAX_KEPT_BYTES: usize = 128 << 20;
 
 static KEPT: AtomicUsize = AtomicUsize::new(0);
 
-/// The pages of one file that stay in memory, counted for as long as the file is open.
+/// The pages of one file that stay in memory, counted while the file is open.
 #[derive(Debug)]
 pub(crate) struct KeptPages(usize);
 
 impl KeptPages {
-    /// Nothing.
+    /// No pages.
     pub fn none() -> Self {
         KeptPages(0)
     }
 
-    /// Keeps what was looked at of a file, or gives it up where the others have kept too much already.
+    /// Keeps the touched pages of a file, or releases them if other files have reached the limit.
     pub fn of(map: &MappedFile) -> Self {
         let bytes = map.bytes().len().min(MAX_KEPT_BYTES);
         if KEPT.fetch_add(bytes, Relaxed) + bytes <= MAX_KEPT_BYTES {

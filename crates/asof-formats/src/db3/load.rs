@@ -1,4 +1,4 @@
-//! One section, read: its messages in order, with the buffer that holds them.
+//! Loading a section: its messages in order, with the buffers that hold them.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -14,14 +14,14 @@ use crate::filling::{Filling, ZSTD};
 use crate::sections::{Loaded, Wanted, order_of};
 use crate::storage::{PAGE_CLUSTER_BYTES, Storage};
 
-/// More of what SQLite finds wrong with its pages says nothing new.
+/// At most this many of SQLite's findings are reported; more add nothing.
 const FINDINGS_TOLD: usize = 100;
-/// A stretch of the file is handed out as it is while it is not much more than its messages.
+/// A range of the file is returned as it is while it is at most this much larger than its messages.
 const FITTING: u64 = 4;
 const FITTING_AND: u64 = 1 << 20;
 
 impl Db3 {
-    /// Reads a section. What cannot be read is reported and left out.
+    /// Reads a section. What cannot be read is reported and skipped.
     pub(super) fn load_section(
         &self,
         index: usize,
@@ -41,7 +41,7 @@ impl Db3 {
         self.load_by_sqlite(index, wanted)
     }
 
-    /// A message that lies on one page stays where it is; others are put together in a buffer of their own.
+    /// A message on a single page stays where it is; others are assembled in a buffer of their own.
     fn load_from_pages(
         &self,
         pages: &MappedMessages,
@@ -141,7 +141,7 @@ impl Db3 {
         }
     }
 
-    /// Remembers which topics a section has, and reports what does not fit what was known of it.
+    /// Stores which topics a section has, and reports where it contradicts the directory.
     fn take_note(&self, index: usize, seen: &Seen) {
         let section = &self.directory.sections[index];
         let is_news = section.topics.get().is_none();
@@ -177,7 +177,7 @@ impl Db3 {
         self.report(Problem::whole(ProblemKind::BadRecord, message));
     }
 
-    /// What is not wanted is left to SQLite, which then does not touch its payload.
+    /// SQLite filters out unwanted messages, and then does not touch their payloads.
     fn sql(&self, wanted: &Wanted) -> String {
         let mut sql = String::from(
             "SELECT id, topic_id, timestamp, data FROM messages WHERE id >= ? AND id <= ?",
@@ -203,7 +203,7 @@ impl Db3 {
         sql
     }
 
-    /// Lets SQLite look over its own pages.
+    /// Runs SQLite's own check of its pages.
     pub(super) fn check_pages(&self) -> Result<(), SourceError> {
         let found = self.database.with(|connection| {
             let mut statement = connection.prepare("PRAGMA quick_check(100)")?;
@@ -215,7 +215,7 @@ impl Db3 {
             Err(SourceError::Unreadable { reason, .. }) => vec![reason],
             Err(error) => return Err(error),
         };
-        // SQLite has its findings in one text of many lines.
+        // SQLite returns its findings as one text of many lines.
         let lines = lines.iter().flat_map(|text| text.lines()).map(str::trim);
         let is_told = |line: &&str| !line.is_empty() && *line != "ok" && !line.starts_with("***");
         for line in lines.filter(is_told).take(FINDINGS_TOLD) {
@@ -228,7 +228,7 @@ impl Db3 {
     }
 }
 
-/// A stamp in SQL; the smallest number cannot be written as it is.
+/// A stamp as an SQL literal; `i64::MIN` cannot be written as one.
 fn literal(stamp: Stamp) -> String {
     match stamp.nanos() {
         i64::MIN => "(-9223372036854775807 - 1)".to_owned(),
@@ -242,33 +242,33 @@ struct Gathered<'a> {
     pages: &'a MappedMessages,
     section: &'a Section,
     index: usize,
-    /// Those of buffer [`ON_PAGES`] have their offset in the file.
+    /// Offsets of rows in buffer [`ON_PAGES`] are those in the file.
     rows: Vec<Row>,
-    /// Which of them have to be put together or decompressed.
+    /// The rows that have to be assembled or decompressed.
     apart: Vec<(usize, Found)>,
-    /// Where in the file the others lie.
+    /// The range of the file that holds the others.
     stretch: Range<usize>,
     stretch_at_most: u64,
-    /// Where in the file anything was looked at.
+    /// The range of the file that was touched.
     touched: Range<usize>,
     seen: Seen,
 }
 
-/// The buffers of a section: a stretch of the file, and what was put together.
+/// The buffers of a section: a range of the file, and the assembled payloads.
 const ON_PAGES: u32 = 0;
 const FILLED: u32 = 1;
 
-/// What a walk over all messages of a section has met.
+/// What a walk over all messages of a section has found.
 struct Seen {
     /// By channel.
     counts: Vec<u64>,
-    /// Bytes of pages that payloads continue on.
+    /// Bytes of overflow pages.
     overflow: u64,
-    /// Messages without a number as topic or time.
+    /// Messages whose topic or time is not a number.
     odd: u64,
     /// On undefined topics.
     unknown: u64,
-    /// Earlier or later than the section is said to be.
+    /// Outside of the section's range of times.
     outside: u64,
 }
 
@@ -289,11 +289,11 @@ impl Gathered<'_> {
         self.touched = union(&self.touched, &self.pages.table().place_of(page));
     }
 
-    /// Takes a row in, if it is a message that is wanted.
+    /// Adds a row, if it is a wanted message.
     #[inline]
     fn meet(&mut self, row: &PageRow, wanted: &Wanted) -> Result<(), Unusable> {
         let file = self.pages.map().bytes();
-        // As in the scan of a whole file.
+        // As in the scan of a complete file.
         self.seen.overflow += self.pages.table().overflow_bytes(&row.payload);
         if self.seen.overflow > file.len() as u64 {
             return Err(Unusable::TooMuch);
@@ -323,7 +323,7 @@ impl Gathered<'_> {
         Ok(())
     }
 
-    /// Whether a payload can stay where it is, beside those that do already.
+    /// Whether a payload can stay in place, together with those that already do.
     #[inline]
     fn stretch_to(&mut self, payload: &Payload) -> bool {
         let place = payload.offset..payload.offset + payload.len as usize;
@@ -366,7 +366,7 @@ impl Gathered<'_> {
                 .unwrap_or_default()
         };
         let stretch = fetch(&self.stretch);
-        // The pages of what is dropped here leave this process; those near the stretch go with it.
+        // The pages of ranges dropped here are released; those close to the stretch are released with it.
         for around in [
             self.touched.start..self.stretch.start,
             self.stretch.end..self.touched.end,
@@ -385,7 +385,7 @@ impl Gathered<'_> {
         }
     }
 
-    /// Puts the parts of a payload together, and decompresses what was compressed by itself.
+    /// Assembles a payload, and decompresses it if it was compressed by itself.
     fn fill(&mut self, filling: &mut Filling<'_>, payload: &Payload) -> Result<(), String> {
         let (table, file) = (self.pages.table(), self.pages.map().bytes());
         if let Some(bytes) = payload.on_one_page(file) {
@@ -395,7 +395,7 @@ impl Gathered<'_> {
         let assembled = table.assemble(file, payload, room, |page| {
             self.touched = union(&self.touched, &table.place_of(page));
         });
-        // SQLite would count its pages and not see that they are another's, or go in circles.
+        // SQLite would only count the pages; it would not notice that they belong to another payload or loop.
         assembled.map_err(|damage| damage.to_string())?;
         if !room.starts_with(&ZSTD) {
             filling.used += payload.len as usize;

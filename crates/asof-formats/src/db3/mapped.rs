@@ -1,4 +1,4 @@
-//! The messages of a file in its own mapped pages, for as long as that is safe.
+//! Messages read from a file's mapped pages, while that is safe.
 
 use std::fs::File;
 use std::path::Path;
@@ -12,25 +12,24 @@ use crate::storage::MappedFile;
 
 /// The table `messages`, mapped.
 ///
-/// A reader holds SQLite's read lock meanwhile ([`Database::unchanging`]), and asks
-/// [`is_unchanged`](MappedMessages::is_unchanged) first: a file that somebody has written to since it was
-/// opened is left to SQLite.
+/// A reader holds SQLite's read lock ([`Database::unchanging`]), and checks
+/// [`is_unchanged`](MappedMessages::is_unchanged) first: a file that was written to since it was opened is read by
+/// SQLite.
 pub(crate) struct MappedMessages {
     map: MappedFile,
     table: Table,
-    /// The first page of the index of times.
+    /// The first page of the timestamp index.
     times: Option<u32>,
     change_counter: [u8; 4],
-    /// Closing any handle of a file gives up all locks that this process has on it, those of SQLite
-    /// included; so it stays open.
+    /// Kept open: closing any handle of a file releases all locks that this process has on it, including SQLite's.
     file: File,
 }
 
-/// Opening looks at every page with messages, and reading looks at it again soon: so much may stay in memory.
+/// Bytes that may stay in memory: opening touches every page with messages, and reading soon touches them again.
 const KEPT_BYTES: usize = 128 << 20;
 
 impl MappedMessages {
-    /// Maps the file, if its pages are all there is to it and the table is one that can be read from them.
+    /// Maps the file, if it has no journal or WAL and its table can be read from the pages.
     pub fn open(database: &Database, path: &Path, may_map: bool) -> Result<Self, String> {
         if !may_map {
             return Err("it is not to be mapped".into());
@@ -72,7 +71,7 @@ impl MappedMessages {
         &self.table
     }
 
-    /// The first page of an index that has the time of every message, if there is one.
+    /// The first page of an index with the time of every message, if there is one.
     pub fn times(&self) -> Option<u32> {
         self.times
     }
@@ -90,22 +89,22 @@ impl MappedMessages {
     }
 }
 
-/// Bytes 24 to 28 of the file count what was written to it.
+/// Bytes 24 to 28 of the file count changes to it.
 fn change_counter(map: &MappedFile) -> Option<[u8; 4]> {
     map.bytes().get(24..)?.first_chunk().copied()
 }
 
-/// Where a file has its messages.
+/// Where the messages of a file are.
 pub(crate) struct MessageTable {
     /// The first page of the table.
     pub root: u32,
     pub columns: Columns,
-    /// The first page of the index of times.
+    /// The first page of the timestamp index.
     times: Option<u32>,
 }
 
 impl MessageTable {
-    /// What the schema of a file says, unless its messages are no plain rows.
+    /// From the schema of a file; an error if its messages are not plain rows.
     pub fn of(database: &Database) -> Result<Self, String> {
         database
             .with(|connection| Ok(table(connection)))
@@ -115,14 +114,14 @@ impl MessageTable {
     }
 }
 
-/// Where the messages are; `None` where a record does not hold the columns as they are.
+/// Where the messages are; `None` if records do not store the columns as declared.
 fn table(connection: &Connection) -> Result<Option<MessageTable>, rusqlite::Error> {
     let is_plain: bool = connection.query_row(
         "SELECT count(*) = 1 FROM pragma_table_list('messages') WHERE schema = 'main' AND type = 'table' AND wr = 0",
         [],
         |row| row.get(0),
     )?;
-    // An index for the primary key means that it is not the number of the row.
+    // An index for the primary key means that it is not the rowid.
     let is_keyed_apart: bool = connection.query_row(
         "SELECT count(*) > 0 FROM pragma_index_list('messages') WHERE origin = 'pk'",
         [],
@@ -148,7 +147,7 @@ fn table(connection: &Connection) -> Result<Option<MessageTable>, rusqlite::Erro
         let found = columns.iter().position(|column| column.name == name)?;
         is_right(&columns[found]).then_some(found)
     };
-    // What is declared otherwise may be stored as one type and read as another.
+    // Columns declared otherwise may be stored as one type and read as another.
     let is_whole_number = |column: &Column| column.kind.contains("INT");
     let found = (
         place("id", |column| column.kind == "INTEGER" && column.key == 1),
@@ -171,7 +170,7 @@ fn table(connection: &Connection) -> Result<Option<MessageTable>, rusqlite::Erro
     )
 }
 
-/// The first page of an index of all messages by time alone.
+/// The first page of an index of all messages by timestamp only.
 fn index_of_times(connection: &Connection) -> Result<Option<u32>, rusqlite::Error> {
     let sql = "SELECT rootpage FROM sqlite_master JOIN pragma_index_list('messages') AS list ON sqlite_master.name = list.name
         WHERE sqlite_master.type = 'index' AND NOT list.partial
@@ -188,7 +187,7 @@ struct Column {
     hidden: i64,
 }
 
-/// Why SQLite reads what the pages were asked for.
+/// Why the pages cannot be used, so that SQLite reads instead.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unusable {
     #[error("it was written to since it was opened")]

@@ -1,9 +1,9 @@
 //! The rows of one SQLite table, read from the file's pages without SQLite.
 //!
-//! SQLite steps through a table at about a microsecond a row; here a row is a few numbers decoded in place, and
-//! its payload a place in the mapped file. What is read is the documented file format: the database header,
-//! table b-tree pages, overflow chains and the record format. Anything that is not exactly as expected is an
-//! error, and SQLite is asked instead. Every row, chain and walk is bounded by the number of pages in the file.
+//! SQLite steps through a table at about a microsecond a row; here a row is a few integers decoded in place, and its
+//! payload a range of the mapped file. This reads the documented file format: the database header, table b-tree pages,
+//! overflow chains and the record format. Anything that is not exactly as expected is an error, and SQLite reads the
+//! file instead. Every row, chain and walk is bounded by the number of pages in the file.
 
 mod times;
 
@@ -21,7 +21,7 @@ pub(crate) struct Table {
     columns: Columns,
 }
 
-/// Where a record has the values that a message is made of.
+/// The columns of a record that make up a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Columns {
     pub topic: usize,
@@ -30,7 +30,7 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// As every version of rosbag2 has them, after the id.
+    /// The order in every version of rosbag2, after the id.
     const USUAL: Columns = Columns {
         topic: 1,
         time: 2,
@@ -38,7 +38,7 @@ impl Columns {
     };
 }
 
-/// A row. Its topic and time are missing where the record has something else than a number.
+/// A row. Topic or time is `None` where the record does not hold an integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PageRow {
     pub id: i64,
@@ -47,22 +47,22 @@ pub(crate) struct PageRow {
     pub payload: Payload,
 }
 
-/// Where a payload lies in the file: at one place, or begun there and continued on overflow pages.
+/// Where a payload is in the file: in one range, or started there and continued on overflow pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Payload {
-    /// The first byte, counted in the file.
+    /// The offset of the first byte in the file.
     pub offset: usize,
     pub len: u32,
-    /// How many bytes lie at `offset`.
+    /// How many bytes are at `offset`.
     pub local: u32,
-    /// The page that holds what follows; 0 where nothing does.
+    /// The first overflow page; 0 if there is none.
     next: u32,
-    /// Whether the record ends with it, so that its last page leads nowhere.
+    /// Whether the payload ends its record, so that its last page has no successor.
     is_last: bool,
 }
 
 impl Payload {
-    /// No bytes at all.
+    /// An empty payload.
     const NONE: Payload = Payload {
         offset: 0,
         len: 0,
@@ -71,12 +71,12 @@ impl Payload {
         is_last: false,
     };
 
-    /// Whether the record has it as its last value.
+    /// Whether the payload is the last value of its record.
     pub fn ends_record(&self) -> bool {
         self.is_last
     }
 
-    /// Its bytes, where no others lie between them.
+    /// Its bytes, if they are contiguous.
     pub fn on_one_page<'a>(&self, file: &'a [u8]) -> Option<&'a [u8]> {
         if self.local < self.len {
             return None;
@@ -85,7 +85,7 @@ impl Payload {
     }
 }
 
-/// What the reader did not like, and where.
+/// What is wrong with a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("page {page}: {what}")]
 pub(crate) struct PageError {
@@ -99,12 +99,12 @@ const INTERIOR: u8 = 0x05;
 const MAX_TREE_DEPTH: usize = 20;
 
 impl Table {
-    /// Looks at the header of a file, whose schema says where the table's first page is.
+    /// Parses the header of a file; `root` is the table's first page, from the schema.
     pub fn new(file: &[u8], root: u32, columns: Columns) -> Result<Self, PageError> {
         Self::of(file, file.len(), root, columns)
     }
 
-    /// The same, of a file of which only the front is at hand.
+    /// The same, given only the start of a file.
     pub fn of(front: &[u8], size: usize, root: u32, columns: Columns) -> Result<Self, PageError> {
         let refused = |what| PageError { page: 1, what };
         let header: &[u8; 100] = front
@@ -182,7 +182,7 @@ impl Table {
         self.pages
     }
 
-    /// Bytes of the pages that a payload needs beside the one that its row is on.
+    /// Bytes of the overflow pages of a payload.
     pub fn overflow_bytes(&self, payload: &Payload) -> u64 {
         if payload.len == payload.local {
             return 0;
@@ -197,7 +197,7 @@ impl Table {
         start..start + self.page_size
     }
 
-    /// Copies a payload out, however many pages it is on; `visit` is told the overflow pages.
+    /// Copies a payload, however many pages it is on; `visit` is called with each overflow page.
     pub fn assemble(
         &self,
         file: &[u8],
@@ -225,7 +225,7 @@ impl Table {
             rest = behind;
             next = be32(page, 0).unwrap_or(0);
         }
-        // Pages that lead in a circle never come to an end, whatever is counted on them.
+        // A chain that loops never ends, although enough pages were read.
         if payload.next != 0 && payload.is_last && next != 0 {
             let what = "the pages of a payload do not end where it does";
             return Err(PageError { page: next, what });
@@ -233,8 +233,8 @@ impl Table {
         Ok(())
     }
 
-    /// The pages that a payload continues on, as `next_of` says which follows which; `None` where they are outside of
-    /// the file or do not end where the payload does.
+    /// The overflow pages of a payload, with `next_of` as the successor of each; `None` if they are outside of the file
+    /// or do not end with the payload.
     pub fn chain(
         &self,
         payload: &Payload,
@@ -244,7 +244,7 @@ impl Table {
         let mut chain = Vec::new();
         let mut next = payload.next;
         while left > 0 {
-            // The last page of a file that was cut may have all that is needed of it.
+            // The partial last page of a truncated file may still hold all that is needed.
             if next == 0 || next > self.pages + 1 {
                 return None;
             }
@@ -255,12 +255,12 @@ impl Table {
         (chain.is_empty() || !payload.is_last || next == 0).then_some(chain)
     }
 
-    /// Bytes of a page, and those of them that hold data.
+    /// The size of a page, and how much of it is usable for data.
     pub fn page_sizes(&self) -> (usize, usize) {
         (self.page_size, self.usable)
     }
 
-    /// The rows of a page, if it is a leaf of a table: each with the place of its cell, or nothing where a cell is damaged.
+    /// The rows of a page, if it is a table leaf, each with the offset of its cell. Damaged cells are skipped.
     pub fn rows_of_leaf<'a>(
         &'a self,
         page: &'a [u8],
@@ -276,7 +276,7 @@ impl Table {
         })
     }
 
-    /// The row whose cell is at a place of a leaf.
+    /// The row whose cell is at an offset of a leaf.
     pub fn row_at(&self, page: &[u8], number: u32, at: u16) -> Option<PageRow> {
         let page = page.get(..self.usable)?;
         self.row(page, number, cell(page, at.into())?).ok()
@@ -297,7 +297,7 @@ impl Table {
         Ok(start..start + self.usable)
     }
 
-    /// How many bytes of a record of `len` bytes lie on its own page.
+    /// How many bytes of a record of `len` bytes are on its own page.
     fn local(&self, len: usize) -> usize {
         let most = self.usable - 35;
         if len <= most {
@@ -330,7 +330,7 @@ impl Table {
         }
     }
 
-    /// A row of whatever values there are.
+    /// A row with values of any type and size.
     fn unusual_row(
         &self,
         record: &[u8],
@@ -402,7 +402,7 @@ impl Table {
         let time = i64::from_be_bytes(*time.first_chunk()?);
         let body = header_len + 9;
         let size = usize::try_from((kind - 12) / 2).ok()?;
-        // What lies behind it, or is missing, is for those who look closely.
+        // If the record is longer or shorter, the general parser decides.
         if body.checked_add(size)? != len {
             return None;
         }
@@ -433,21 +433,21 @@ pub(crate) struct Rows<'a> {
     file: &'a [u8],
     first: i64,
     last: i64,
-    /// The interior pages above the leaf, each with the child that comes next.
+    /// The interior pages above the leaf, each with its next child.
     path: Vec<(u32, usize)>,
     leaf: Leaf<'a>,
-    /// Pages so far: a tree has each page once.
+    /// Pages visited so far: a tree has each page once.
     looked_at: u32,
     behind: Option<i64>,
     has_started: bool,
 }
 
-/// A leaf, and the rows on it that come next.
+/// A leaf, and its remaining rows.
 #[derive(Default)]
 struct Leaf<'a> {
     number: u32,
     page: &'a [u8],
-    /// Where on the page each cell is, in two bytes.
+    /// The offset of each cell on the page, two bytes each.
     cells: &'a [u8],
 }
 
@@ -466,7 +466,7 @@ impl Rows<'_> {
         self.leaf.number
     }
 
-    /// The next row of the leaf; `None` after its last one, and after the last that is wanted.
+    /// The next row of the leaf; `None` after its last, and after the last wanted one.
     #[inline]
     fn next_of_leaf(&mut self) -> Option<Result<PageRow, &'static str>> {
         while let Some((at, rest)) = self.leaf.cells.split_first_chunk() {
@@ -518,8 +518,8 @@ impl Rows<'_> {
         self.has_started = true;
     }
 
-    /// Has the processor fetch what the next leaves will be asked for while this one is read: no cache has seen
-    /// their pages yet, and their cells lie all over them.
+    /// Prefetches what will be read of the next leaves while this one is read: their pages are in no cache yet, and
+    /// their cells are scattered over them.
     fn look_ahead(&self, parent: &[u8], child: usize) {
         let leaf = |index| {
             let number = child_of(parent, index).ok().flatten()?;
@@ -534,7 +534,7 @@ impl Rows<'_> {
         }
     }
 
-    /// Goes down to the leaf that has the first wanted row of the tree below a page.
+    /// Descends from a page to the leaf with the first wanted row.
     fn descend(&mut self, mut number: u32) -> Result<(), PageError> {
         loop {
             self.looked_at += 1;
@@ -593,12 +593,12 @@ impl Iterator for Rows<'_> {
     }
 }
 
-/// Where the cells of a leaf are, in two bytes each.
+/// The offsets of the cells of a leaf, two bytes each.
 fn cells_of(page: &[u8]) -> Option<&[u8]> {
     page.get(8..8 + 2 * usize::from(be16(page, 3)?))
 }
 
-/// Has the processor fetch the start of each cell of a leaf. Most of them end on the line that follows.
+/// Prefetches the start of each cell of a leaf. Most cells end in the next cache line.
 fn fetch_cells(page: &[u8]) {
     const START: usize = 24;
     for at in cells_of(page).unwrap_or_default().chunks_exact(2) {
@@ -608,7 +608,7 @@ fn fetch_cells(page: &[u8]) {
     }
 }
 
-/// A hint that the byte at `at` is looked at soon.
+/// A hint that the byte at `at` is read soon.
 #[inline]
 #[cfg_attr(
     target_arch = "x86_64",
@@ -668,7 +668,7 @@ fn size_of(kind: u64) -> Option<usize> {
     }
 }
 
-/// A value that is a whole number.
+/// An integer value.
 #[inline]
 fn integer(record: &[u8], at: usize, kind: u64) -> Result<Option<i64>, &'static str> {
     let size = match kind {
@@ -684,10 +684,10 @@ fn integer(record: &[u8], at: usize, kind: u64) -> Result<Option<i64>, &'static 
     Ok(Some(i64::from_be_bytes(wide)))
 }
 
-/// A number of up to nine bytes, and the offset after it.
+/// A varint of up to nine bytes, and the offset after it.
 #[inline]
 fn varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
-    // Nearly all are of up to four bytes. Seven bits of each count; the last one has its highest bit clear.
+    // Nearly all have up to four bytes of seven bits each; the last byte has its highest bit clear.
     if let Some(word) = be32(bytes, at) {
         let before_last = (!word & 0x8080_8080).leading_zeros() / 8;
         if before_last < 4 {

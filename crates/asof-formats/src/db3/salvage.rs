@@ -1,9 +1,9 @@
 //! The messages of a damaged file, found page by page.
 //!
-//! SQLite finds a row by way of the pages above it. Where one of those is gone, it finds nothing below, and where the
-//! end of a payload is gone, it reads zeros. But every page of a table says by itself what it is, and rows of messages
-//! look like no others. So all pages are looked at, and what is on them counts if all of it is there. The table of topics
-//! may be gone as well: then a message has the number of its topic only, and comes under a name that is made of it.
+//! SQLite finds a row through the interior pages above it. If one of those is lost, it finds nothing below; if the end
+//! of a payload is lost, it reads zeros. But every page of a table identifies itself, and rows of messages are unlike
+//! those of other tables. So every page is scanned, and each message that is complete is kept. The table of topics may
+//! be lost as well: then a message has only its topic's id, and the topic's name is made from it.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::File;
@@ -22,16 +22,16 @@ use crate::problems::Problems;
 use crate::sections::{Loaded, Wanted};
 use crate::storage::{fill_at, read_exact_at};
 
-/// Bytes that are looked at at once.
+/// Bytes read at once.
 const WINDOW: usize = 1 << 20;
-/// Topics that get a made-up name; a recording has fewer, and damage has no end of them.
+/// At most this many topics get a made-up name; recordings have fewer, but damage can look like any number of them.
 const NAMELESS_AT_MOST: usize = 1000;
 
 /// Where the messages of a damaged file are.
 pub(crate) struct Salvaged {
     file: File,
     table: Table,
-    /// By id.
+    /// Sorted by id.
     places: Vec<MessagePlace>,
 }
 
@@ -43,7 +43,7 @@ struct MessagePlace {
 }
 
 impl Salvaged {
-    /// Looks at every page of a file; `None` where its messages are no plain rows. What is not whole is among the
+    /// Scans every page of a file; `None` if its messages are not plain rows. Incomplete messages are reported as
     /// problems.
     pub fn find(
         database: &Database,
@@ -75,7 +75,7 @@ impl Salvaged {
             found: Vec::new(),
         };
         let mut found = search.run().map_err(failed)?;
-        // Of two rows with one id, the later page was written later.
+        // Of two rows with the same id, the later page was written later.
         found.sort_by_key(|(place, _)| (place.id, std::cmp::Reverse(place.page)));
         found.dedup_by_key(|(place, _)| place.id);
         leave_out_beyond(&ids_of(topics), &mut found, problems);
@@ -127,7 +127,7 @@ impl Search<'_> {
         let mut at = 0u64;
         while at < self.size {
             let read = fill_at(self.file, &mut window, at)?;
-            // Behind the end of a file that was cut there is nothing.
+            // There is nothing after the end of a truncated file.
             window[read..].fill(0);
             for (place, page) in window.chunks_exact(page_size).enumerate() {
                 let start = at + (place * page_size) as u64;
@@ -166,7 +166,7 @@ impl Search<'_> {
     }
 }
 
-/// Leaves out messages on more topics without a name than a recording has.
+/// Drops messages on unnamed topics beyond the first [`NAMELESS_AT_MOST`].
 fn leave_out_beyond(
     known: &BTreeSet<i64>,
     found: &mut Vec<(MessagePlace, PageRow)>,
@@ -192,7 +192,7 @@ fn leave_out_beyond(
     }
 }
 
-/// Topics for messages whose own are not in the file any more, and a word on each.
+/// Topics for messages whose own topic is lost; each is reported as a problem.
 pub(super) fn nameless_topics(
     topics: &[Topic],
     counts: &BTreeMap<i64, u64>,
@@ -213,7 +213,7 @@ pub(super) fn nameless_topics(
             id,
             channel: Channel {
                 topic,
-                // The one serialization that rosbag2 comes with.
+                // The only serialization that comes with rosbag2.
                 message_encoding: "cdr".into(),
                 ..Channel::default()
             },
@@ -226,7 +226,7 @@ fn ids_of(topics: &[Topic]) -> BTreeSet<i64> {
     topics.iter().map(|topic| topic.id).collect()
 }
 
-/// Whether all pages of a payload are there, and no other message has them.
+/// Whether all pages of a payload exist and belong to no other message.
 fn is_whole(
     file: &File,
     size: u64,
