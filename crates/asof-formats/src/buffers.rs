@@ -1,13 +1,13 @@
-//! Buffers that decompressed chunks lie in, used again and again.
+//! Reusable buffers for decompressed chunks.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-/// A heap of buffers, given back by themselves when the last slice of a chunk is gone.
+/// A pool of buffers, which return to it when the last slice of a chunk is dropped.
 ///
-/// Fresh memory costs a page fault every 4 KiB, which is a good part of the time that decompressing a chunk
-/// takes; a buffer that comes back is warm.
+/// Fresh memory costs a page fault every 4 KiB, which is a good part of the time to decompress a chunk; a reused buffer
+/// is warm.
 #[derive(Debug, Default)]
 pub(crate) struct BufferPool {
     inner: Mutex<Inner>,
@@ -16,29 +16,29 @@ pub(crate) struct BufferPool {
 #[derive(Debug, Default)]
 struct Inner {
     free: Vec<Vec<u8>>,
-    /// What readers at work have in flight beyond [`KEPT_BYTES`].
+    /// Bytes that active readers have in flight beyond [`KEPT_BYTES`].
     expected: usize,
 }
 
-/// What the pool may keep while nobody uses it: about as much as a reader of few threads has in flight, so that buffers
-/// come and go without the allocator, which keeps more of what it is given back than it is asked for again.
+/// What the pool may keep while it is unused: about as much as a reader with few threads has in flight, so that buffers
+/// are reused without the allocator, which retains more freed memory than it reuses.
 const KEPT_BUFFERS: usize = 16;
 const KEPT_BYTES: usize = 24 << 20;
-/// Buffers are made of steps of this: chunks of about one size fit into each other's.
+/// Sizes of buffers are multiples of this, so that chunks of similar size fit the same buffers.
 const STEP: usize = 1 << 20;
 
 impl BufferPool {
-    /// A buffer of at least `len` initialized bytes; what they hold is left over from before.
+    /// A buffer of at least `len` initialized bytes, with arbitrary contents.
     pub fn take(&self, len: usize) -> Vec<u8> {
         match self.take_free(len) {
             Some(buffer) => buffer,
-            // What is beyond `len` is never touched, and so takes no memory.
+            // Bytes beyond `len` are never touched, and so take no memory.
             None if len > STEP / 2 => vec![0; len.saturating_add(len / 8).next_multiple_of(STEP)],
             None => vec![0; len],
         }
     }
 
-    /// The smallest that fits; among equals the one that came back last.
+    /// The smallest buffer that fits; among equals the one returned last.
     fn take_free(&self, len: usize) -> Option<Vec<u8>> {
         let free = &mut self.lock().free;
         let fitting = free
@@ -51,7 +51,7 @@ impl BufferPool {
         Some(free.remove(index))
     }
 
-    /// Makes the first `used` bytes of `buffer` a chunk's contents; the buffer comes back after its last use.
+    /// Makes the first `used` bytes of `buffer` a chunk's contents; the buffer returns to the pool after its last use.
     pub fn seal(self: &Arc<Self>, buffer: Vec<u8>, used: usize) -> Bytes {
         Bytes::from_owner(Pooled {
             buffer,
@@ -64,13 +64,12 @@ impl BufferPool {
         let mut inner = self.lock();
         inner.free.push(buffer);
         let leaving = inner.surplus();
-        // Dropped without the lock: the system takes its time for large ones.
+        // Dropped without the lock: freeing large buffers takes time.
         drop(inner);
         drop(leaving);
     }
 
-    /// Keeps so many bytes more for as long as a reader has that much in flight: what its threads give back, they are
-    /// about to ask for again.
+    /// Raises the limit while a reader has this many bytes in flight: what its threads return, they soon take again.
     pub fn expect(self: &Arc<Self>, bytes: usize) -> Expected {
         let bytes = bytes.saturating_sub(KEPT_BYTES);
         self.lock().expected += bytes;
@@ -86,7 +85,8 @@ impl BufferPool {
 }
 
 impl Inner {
-    /// What is beyond what may be kept. The small ones go first: they are made again most easily, and fit the fewest.
+    /// Removes the buffers beyond the limits. The small ones go first: they are the cheapest to allocate again, and fit
+    /// the fewest chunks.
     fn surplus(&mut self) -> Vec<Vec<u8>> {
         let free = &mut self.free;
         let most = KEPT_BYTES.saturating_add(self.expected);
@@ -102,7 +102,7 @@ impl Inner {
     }
 }
 
-/// Room in a pool for what a reader has in flight.
+/// A reader's share of the limit of a pool; dropping it lowers the limit.
 #[derive(Debug)]
 pub(crate) struct Expected {
     pool: Arc<BufferPool>,

@@ -1,4 +1,4 @@
-//! What lies in a folder: the parts of a ROS 2 bag, or all recordings. Nothing is opened here.
+//! What is in a folder: the parts of a ROS 2 bag, or all recordings. Nothing is opened here.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -11,25 +11,25 @@ use crate::kind::{Kind, kind_inside, kind_of};
 use crate::storage::failed;
 use crate::yaml::first_document;
 
-/// How deep the folders of a folder are searched.
+/// How deep nested folders are searched.
 pub(crate) const MAX_FOLDER_DEPTH: usize = 8;
-/// What a ROS 2 bag is described in.
+/// The description of a ROS 2 bag.
 pub(crate) const METADATA: &str = "metadata.yaml";
 
-/// The files that a ROS 2 bag's `metadata.yaml` lists; `None` if there is none that can be read.
+/// The files that a ROS 2 bag's `metadata.yaml` lists; `None` if it is missing or not a description.
 pub(crate) fn parts_by_metadata(path: &Path) -> Result<Option<Vec<String>>, SourceError> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        // What is not text is not a description either.
+        // A file that is not text is not a description.
         Err(error) if error.kind() == ErrorKind::InvalidData => return Ok(None),
         Err(cause) => return Err(failed(path, cause)),
     };
     Ok(listed_in(&text))
 }
 
-/// The files that the description of a ROS 2 bag lists; `None` where a text is none. The recordings themselves know
-/// everything else that is needed.
+/// The files that the description of a ROS 2 bag lists; `None` if the text is not one. Everything else that is needed
+/// is in the recordings.
 pub(crate) fn listed_in(text: &str) -> Option<Vec<String>> {
     let document = first_document(text)?;
     let about = &document["rosbag2_bagfile_information"];
@@ -38,8 +38,8 @@ pub(crate) fn listed_in(text: &str) -> Option<Vec<String>> {
     Some(names.map(str::to_owned).collect())
 }
 
-/// What a listed file may really be called: early versions wrote the folder's name before it, and compression adds an
-/// ending. Never anything outside of the folder, whatever the list says.
+/// The names that a listed file may have: early versions put the folder's name before it, and compression adds a
+/// suffix. All of them are in the folder, whatever the list contains.
 pub(crate) fn names_of_part(listed: &str) -> Vec<String> {
     let name = Path::new(listed).file_name().and_then(OsStr::to_str);
     let endings = name.map(|name| ["", ".zstd", ".zst"].map(|ending| format!("{name}{ending}")));
@@ -83,7 +83,7 @@ pub(crate) fn recordings_in(
 }
 
 struct Search<'a> {
-    /// Files and folders that were met, by their real paths.
+    /// Files and folders found so far, by their real paths.
     known: HashSet<PathBuf>,
     found: Vec<PathBuf>,
     problems: &'a mut Vec<Problem>,
@@ -96,7 +96,7 @@ impl Search<'_> {
         }
         let entries = std::fs::read_dir(folder).map_err(|cause| failed(folder, cause))?;
         let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        // What is here by itself comes before links to it, such as one to the latest recording.
+        // Files come before links to them, such as one to the latest recording.
         paths.sort_by_key(|path| (path.is_symlink(), path.clone()));
         for path in paths.into_iter().filter(|path| !is_hidden(path)) {
             if !path.is_dir() {
@@ -124,7 +124,7 @@ impl Search<'_> {
     }
 }
 
-/// Such as files that are still being written by a program that names them so, and what systems keep beside files.
+/// Whether a file is hidden, such as one that a program is still writing, or the system's own.
 fn is_hidden(path: &Path) -> bool {
     let name = path.file_name().and_then(OsStr::to_str);
     name.is_some_and(is_hidden_name)
@@ -134,9 +134,9 @@ pub(crate) fn is_hidden_name(name: &str) -> bool {
     name.starts_with('.')
 }
 
-/// Whether a file is a recording, or at least named like one: then opening it says what is wrong with it.
+/// Whether a file is a recording, or at least named like one: then opening it reports what is wrong.
 fn is_recording(path: &Path) -> bool {
-    // A pipe would be waited for.
+    // Opening a pipe would block.
     if !path.is_file() {
         return false;
     }

@@ -1,4 +1,4 @@
-//! Opening a bag: by the index at its end, or by walking it.
+//! Opening a bag: by the index at its end, or by scanning it.
 
 use asof_core::{Problem, ProblemKind, SourceError, TimeRange};
 

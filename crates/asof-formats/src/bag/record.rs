@@ -1,14 +1,14 @@
-//! The records of a ROS 1 bag, version 2.0, one at a time, trusting nothing.
+//! Parsing of single records of a ROS 1 bag, version 2.0, from untrusted bytes.
 //!
-//! A record is a header and data, each after its length; a header is a list of `name=value` fields, each
-//! after its length, in any order.
+//! A record is a header and data, each preceded by its length. A header is a list of `name=value` fields in any order,
+//! each preceded by its length.
 
 use asof_core::Stamp;
 
-/// The first line of a bag of the version that this reads.
+/// The first line of a bag of the supported version.
 pub(crate) const MAGIC: &[u8] = b"#ROSBAG V2.0\n";
 
-/// What a record is, by its `op` field.
+/// The kinds of records, by their `op` field.
 pub(crate) mod op {
     pub const MESSAGE: u8 = 0x02;
     pub const BAG_HEADER: u8 = 0x03;
@@ -18,15 +18,15 @@ pub(crate) mod op {
     pub const CONNECTION: u8 = 0x07;
 }
 
-/// A header longer than this is taken for damage: the longest ones hold a topic's name.
+/// A longer header is treated as damage: the longest ones hold a topic's name.
 pub(crate) const LONGEST_HEADER: u64 = 64 << 10;
-/// Bytes of one message in an index record: seconds, nanoseconds, place.
+/// Bytes of one message in an index record: seconds, nanoseconds, offset.
 pub(crate) const INDEX_ENTRY_LEN: u64 = 12;
 
-/// A message record without a payload, with the three fields that it must have.
+/// Bytes of a message record without a payload, with its three required fields.
 pub(crate) const SHORTEST_MESSAGE: u64 = 46;
 
-/// Where the parts of a record lie, counted from wherever `at` is counted from.
+/// The offsets of a record's parts, relative to the same origin as `at`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub at: u64,
@@ -35,7 +35,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// The record at the front of `bytes`, which lie at `at`, with its header; the data need not be there.
+    /// The record at the start of `bytes`, which is at `at`, with its header; the data need not be present.
     pub fn parse(at: u64, bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (header_len, rest) = take_u32(bytes)?;
         if u64::from(header_len) > LONGEST_HEADER {
@@ -62,7 +62,7 @@ impl Frame {
     }
 }
 
-/// The fields of a header that any record may have.
+/// The header fields of all kinds of records.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Fields<'a> {
     pub op: Option<u8>,
@@ -82,7 +82,7 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// `None` where the fields do not fill the header exactly, or one has a value of the wrong length.
+    /// `None` if the fields do not fill the header exactly, or a value has the wrong length.
     pub fn parse(header: &'a [u8]) -> Option<Self> {
         let mut found = Fields::default();
         for field in fields(header) {
@@ -108,7 +108,7 @@ impl<'a> Fields<'a> {
         found.op.map(|_| found)
     }
 
-    /// Whether a record of its kind has what it must have.
+    /// Whether the fields that this kind of record requires are present.
     pub fn is_complete(&self) -> bool {
         match self.op {
             Some(op::MESSAGE) => self.conn.is_some() && self.time.is_some(),
@@ -124,7 +124,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The connection and the time of a message record; `None` where the header is another record's or damaged.
+/// The connection and the time of a message record; `None` if the header is another record's or damaged.
 #[inline]
 pub(crate) fn message_of(header: &[u8]) -> Option<(u32, Stamp)> {
     let (mut conn, mut time, mut is_message) = (None, None, false);
@@ -164,7 +164,7 @@ pub(crate) fn fields(header: &[u8]) -> impl Iterator<Item = Option<(&[u8], &[u8]
     })
 }
 
-/// Time and place of each message in an index record.
+/// Time and offset of each message in an index record.
 pub(crate) fn index_entries(data: &[u8]) -> impl Iterator<Item = (Stamp, u64)> + '_ {
     data.chunks_exact(INDEX_ENTRY_LEN as usize)
         .filter_map(|entry| {
@@ -173,15 +173,15 @@ pub(crate) fn index_entries(data: &[u8]) -> impl Iterator<Item = (Stamp, u64)> +
         })
 }
 
-/// The first place from `from` on at which a record starts beyond reasonable doubt: a header whose fields
-/// fill it, are those of its kind, and whose data may end by `limit`. Places count from the front of `bytes`.
+/// The offset of the first certain record from `from` on: its fields fill the header, are those of its kind, and its
+/// data can end by `limit`. Offsets are relative to `bytes`.
 pub(crate) fn find_record(bytes: &[u8], from: usize, limit: u64) -> Option<usize> {
     let pattern = b"\x04\x00\x00\x00op=";
     let searched = bytes.get(from..)?;
     for found in memchr::memmem::find_iter(searched, pattern) {
         let op_place = from + found;
         let earliest = op_place.saturating_sub(LOOK_BACK).max(from);
-        // The op may stand anywhere among the fields, so the header may start well before it.
+        // The op may be anywhere among the fields, so the header may start well before it.
         for start in (earliest..=op_place.saturating_sub(4)).rev() {
             if is_record(bytes, start, op_place, limit) {
                 return Some(start);
@@ -191,7 +191,7 @@ pub(crate) fn find_record(bytes: &[u8], from: usize, limit: u64) -> Option<usize
     None
 }
 
-/// How far before its `op` field a header is searched for.
+/// How far before its `op` field the start of a header is searched.
 pub(crate) const LOOK_BACK: usize = 512;
 
 fn is_record(bytes: &[u8], start: usize, op_place: usize, limit: u64) -> bool {
@@ -224,14 +224,14 @@ fn u64_of(value: &[u8]) -> Option<u64> {
     value.try_into().ok().map(u64::from_le_bytes)
 }
 
-/// Seconds and nanoseconds, 32 bits each: no such time is too late for a stamp.
+/// Seconds and nanoseconds, 32 bits each: every such time fits a stamp.
 fn stamp_of(value: &[u8]) -> Option<Stamp> {
     let (seconds, nanos) = value.split_at_checked(4)?;
     let nanos = i64::from(u32_of(seconds)?) * 1_000_000_000 + i64::from(u32_of(nanos)?);
     Some(Stamp::from_nanos(nanos))
 }
 
-/// What a person calls a record.
+/// The name of a record in messages.
 pub(crate) fn name_of(op: Option<u8>) -> &'static str {
     match op {
         Some(op::MESSAGE) => "a message record",

@@ -1,4 +1,4 @@
-//! Walking a bag from front to back, over whatever damage there is.
+//! Scanning a bag from front to back, past any damage.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use super::{Contents, Section, SectionKind};
 use crate::problems::Problems;
 use crate::storage::Storage;
 
-/// Bytes that are searched at a time for the next record after damage.
+/// Bytes searched at a time for the next record after damage.
 const SEARCH_WINDOW: u64 = 1 << 20;
 /// A run of bare messages is closed at about this size, so that it is loaded in parts.
 const BARE_RUN_BYTES: u64 = 1 << 20;
 
-/// What the index of a bag, or a walk over it, says.
+/// The contents of a bag, from its index or from a scan.
 pub(crate) struct Opened {
     pub sections: Vec<Section>,
     pub connections: Connections,
@@ -30,7 +30,7 @@ pub(crate) struct Scan<'a> {
     sections: Vec<Section>,
     connections: Connections,
     problems: Problems,
-    /// The index records after the last chunk, as far as they have come.
+    /// The index records found so far after the last chunk.
     indexes: Option<Indexes>,
     bare: Option<(u64, u64)>,
 }
@@ -72,7 +72,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Takes note of the record at `at`, and says where the next one is.
+    /// Handles the record at `at`, and returns the offset of the next one.
     fn step(&mut self, at: u64, end: u64) -> Result<u64, SourceError> {
         let head = self.storage.get(at, 4 + LONGEST_HEADER.min(4096) + 4)?;
         let parsed = Frame::parse(at, &head)
@@ -115,8 +115,8 @@ impl<'a> Scan<'a> {
 
     fn meet_chunk(&mut self, frame: Frame, fields: &Fields<'_>, end: u64) -> u64 {
         let size = u64::from(fields.size.unwrap_or(0));
-        // A recorder writes a chunk's lengths when it closes the chunk. One that was never closed has none:
-        // what follows is its data, as it was written.
+        // A recorder writes a chunk's lengths when it closes the chunk. A chunk that was never closed has none: what
+        // follows is its data, as it was written.
         let is_open = frame.data_len == 0 && size == 0 && frame.end() < end;
         if is_open && fields.compression == Some(b"none") {
             return frame.end();
@@ -146,7 +146,7 @@ impl<'a> Scan<'a> {
         let count = frame.data_len / INDEX_ENTRY_LEN;
         let is_even = frame.data_len.is_multiple_of(INDEX_ENTRY_LEN);
         if fields.count.map(u64::from) != Some(count) || !is_even {
-            // Wrong about itself: the chunk is read instead.
+            // The index contradicts itself: the chunk is read instead.
             self.indexes = None;
             return Ok(());
         }
@@ -158,7 +158,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Gives the index records that followed a chunk to that chunk, once another record shows that they are all there.
+    /// Assigns index records to the chunk before them, once another record shows that they are complete.
     fn close_indexes(&mut self, at: u64) {
         let Some(indexes) = self.indexes.take().filter(|i| !i.counts.is_empty()) else {
             return;
@@ -188,7 +188,7 @@ impl<'a> Scan<'a> {
         });
     }
 
-    /// A record that says it reaches past the end: the file was cut in it, or its length is a lie.
+    /// A record whose length reaches past the end: the file was truncated within it, or its length is wrong.
     fn meet_overlong(
         &mut self,
         frame: Frame,
@@ -218,7 +218,7 @@ impl<'a> Scan<'a> {
         Ok(next.unwrap_or(end))
     }
 
-    /// Keeps what is readable of a chunk that reaches past the end, and goes on after it.
+    /// Keeps what is readable of a chunk that reaches past the end, and continues after it.
     fn salvage_chunk(
         &mut self,
         frame: Frame,
@@ -244,7 +244,7 @@ impl<'a> Scan<'a> {
 
     fn step_over_garbage(&mut self, at: u64, end: u64) -> Result<u64, SourceError> {
         self.close_bare();
-        // What is damaged may have been one of them.
+        // The damage may have been one of them.
         self.indexes = None;
         let next = self.find(at + 1, end)?.unwrap_or(end);
         let message = format!("{} bytes are not a record; they are left out", next - at);
@@ -253,8 +253,8 @@ impl<'a> Scan<'a> {
         Ok(next)
     }
 
-    /// The first record from `from` on that cannot be part of a compressed chunk. Connections and messages can: what is
-    /// compressed has some of its contents in it as they are.
+    /// The first record from `from` on that cannot be part of a compressed chunk. Connections and messages can:
+    /// compressed data contains parts of its contents verbatim.
     fn find_behind_chunk(&self, from: u64, end: u64) -> Result<Option<u64>, SourceError> {
         let mut from = from;
         while let Some(at) = self.find(from, end)? {
@@ -269,7 +269,7 @@ impl<'a> Scan<'a> {
         Ok(None)
     }
 
-    /// The first place from `from` on at which a record starts beyond reasonable doubt.
+    /// The offset of the first certain record from `from` on.
     fn find(&self, from: u64, end: u64) -> Result<Option<u64>, SourceError> {
         let mut base = from;
         while base < end {

@@ -1,4 +1,4 @@
-//! Messages of ROS 1 as messages of ROS 2: the standard types, from one serialization to the other.
+//! Conversion of ROS 1 messages to ROS 2, from one serialization to the other.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -11,14 +11,14 @@ use bytes::Bytes;
 
 use super::generate::generated;
 
-/// How the messages of a ROS 1 channel become those of a ROS 2 channel.
+/// Converts the messages of a ROS 1 channel to those of a ROS 2 channel.
 #[derive(Debug)]
 pub(super) struct Transcoder {
     pub channel: Arc<Channel>,
     program: Vec<Step>,
 }
 
-/// One step of the way: takes from the front of the one payload, adds to the end of the other.
+/// One step of a conversion: consumes the front of the input, appends to the output.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     /// This many values of this width.
@@ -28,7 +28,7 @@ enum Step {
     Text,
     /// A sequence of values of this width.
     Words(usize),
-    /// A sequence of anything else, and the least that an element takes.
+    /// A sequence of anything else, and the smallest input of an element in bytes.
     Each(Vec<Step>, usize),
     /// This many of anything else.
     Times(usize, Vec<Step>),
@@ -39,7 +39,7 @@ enum Step {
     Nothing,
 }
 
-/// A payload that is not what its definition says.
+/// A payload that does not match its definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Malformed;
 
@@ -50,7 +50,7 @@ impl Transcoder {
         let text = std::str::from_utf8(&schema.data).map_err(|_| "its definition is not text")?;
         let theirs = Types::of_ros1(&schema.name, text)?;
         let name = renamed(&schema.name);
-        // A type of the robot's own is defined as ROS 2 would define it.
+        // A custom type gets a generated definition.
         let full = match definitions.full_text(&name) {
             Some(full) => full,
             None => generated(&name, text, definitions)?,
@@ -68,7 +68,7 @@ impl Transcoder {
         })
     }
 
-    /// Writes a payload of ROS 1 as CDR into `out`, which is emptied first.
+    /// Writes a ROS 1 payload as CDR into `out`, which is cleared first.
     pub fn transcode(&self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
         out.clear();
         let mut input = payload;
@@ -106,7 +106,7 @@ fn as_ros2(channel: &Channel, name: &str, definition: String) -> Channel {
     }
 }
 
-/// What a publisher of a latched topic offers in ROS 2, in rosbag2's words: reliable, transient local.
+/// The QoS of a latched topic's publisher in rosbag2's format: reliable, transient local.
 fn latched_qos() -> String {
     let mut text =
         "- history: 3\n  depth: 0\n  reliability: 1\n  durability: 1\n  liveliness: 1\n".to_owned();
@@ -135,7 +135,7 @@ enum Kind {
     /// Numbers of this many bytes; floats apart from integers.
     Number(usize, bool),
     Text,
-    /// ROS 1's time and duration, which are types of their own in ROS 2.
+    /// ROS 1's time and duration, which are message types in ROS 2.
     Time,
     Named(String),
 }
@@ -158,7 +158,7 @@ impl Types {
         Ok(types)
     }
 
-    /// A definition, then those that it needs.
+    /// A definition, then its dependencies.
     fn parse(name: &str, text: &str) -> Result<Self, String> {
         let mut types = HashMap::new();
         for section in sections(name, text).map_err(|error| error.to_string())? {
@@ -214,7 +214,7 @@ const MAX_DEPTH: usize = 32;
 const MOST_STEPS: usize = 10_000;
 
 impl Compiler<'_> {
-    /// From a type of theirs to one of ours.
+    /// Compiles the conversion from a ROS 1 type to a ROS 2 type.
     fn group(&mut self, from: &str, to: &str, depth: usize) -> Result<Vec<Step>, String> {
         let (theirs, ours) = (self.theirs.get(from)?, self.ours.get(to)?);
         self.steps += 1 + ours.len();
@@ -228,7 +228,7 @@ impl Compiler<'_> {
             next = 1;
         }
         for field in ours {
-            // The names of a few fields went from capitals to small letters.
+            // A few field names changed from upper to lower case.
             let is_same = |theirs: &Field| theirs.name.eq_ignore_ascii_case(&field.name);
             match theirs.iter().position(is_same) {
                 Some(place) if place == next => {
@@ -290,7 +290,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// What ROS 2 has and ROS 1 has not is zero, empty, nothing.
+    /// Fields that only ROS 2 has are zero or empty.
     fn default(
         &mut self,
         field: &Field,
@@ -332,7 +332,7 @@ impl Compiler<'_> {
     }
 }
 
-/// The least that a program takes from its input.
+/// The smallest number of bytes that a program consumes.
 fn least_input(program: &[Step]) -> usize {
     let step = |step: &Step| match step {
         Step::Copy(width, count) => width * count,
@@ -369,7 +369,7 @@ fn run(
             }
             Step::Each(element, least) => {
                 let count = length(input)?;
-                // Nothing is done on the word of a count alone.
+                // The count is checked against the remaining input first.
                 if count.saturating_mul((*least).max(1)) > input.len() {
                     return Err(Malformed);
                 }

@@ -1,9 +1,10 @@
-//! The front of LZ4 frames that are cut or damaged.
+//! What comes before the damage in truncated or damaged LZ4 frames.
 //!
-//! A block may hold a whole chunk, and decoders give a block out when all of it is there and good. But it is a row of
-//! literals and copies of what came before, so whatever is there of it up to the damage can be read.
+//! A block may hold a complete chunk, and decoders return a block only if all of it is valid. But it is a sequence of
+//! literals and copies of earlier bytes, so everything before the damage can be decoded.
 
-/// As much of frames as can be read, up to `limit` bytes: the blocks before the damaged one, and the front of that.
+/// As much of frames as can be decoded, up to `limit` bytes: the blocks before the damaged one, and the start of that
+/// one.
 pub(crate) fn of_lz4(frames: &[u8], limit: usize) -> Vec<u8> {
     let mut contents = Vec::new();
     let mut rest = frames;
@@ -31,7 +32,7 @@ pub(crate) fn of_lz4(frames: &[u8], limit: usize) -> Vec<u8> {
     contents
 }
 
-/// Bytes of checksum after each block, and after the last.
+/// Bytes of the checksum after each block, and after the last.
 struct Checksums {
     of_block: usize,
     of_contents: usize,
@@ -44,7 +45,7 @@ fn take_frame_header(rest: &mut &[u8]) -> Option<Checksums> {
     }
     let flags = *rest.first()?;
     let has = |bit: u8| usize::from(flags >> bit & 1);
-    // Flags, block size and checksum; the size of the contents and the dictionary where they are.
+    // Flags, block size and checksum; the content size and the dictionary id if present.
     let len = 3 + 8 * has(3) + 4 * has(0);
     *rest = rest.get(len..)?;
     Some(Checksums {
@@ -53,8 +54,7 @@ fn take_frame_header(rest: &mut &[u8]) -> Option<Checksums> {
     })
 }
 
-/// Decompresses as much of a block as there is, behind what came before it, up to `limit` bytes in all; whether that was
-/// all of it.
+/// Appends as much of a block as can be decompressed, up to `limit` bytes in total; returns whether that was all of it.
 fn append(data: &[u8], is_compressed: bool, contents: &mut Vec<u8>, limit: usize) -> bool {
     if !is_compressed {
         push(data, contents, limit);
@@ -65,7 +65,8 @@ fn append(data: &[u8], is_compressed: bool, contents: &mut Vec<u8>, limit: usize
     rest.is_empty()
 }
 
-/// One run of literals, and the copy after it; `None` if the data or the space ends, or the copy is of nothing.
+/// Appends one run of literals and the copy after it; `None` if the data or the space ends, or the copy's source does
+/// not exist.
 fn append_sequence(rest: &mut &[u8], contents: &mut Vec<u8>, limit: usize) -> Option<()> {
     let token = take_u8(rest)?;
     let literals = take_length(token >> 4, rest)?;
@@ -76,7 +77,7 @@ fn append_sequence(rest: &mut &[u8], contents: &mut Vec<u8>, limit: usize) -> Op
     let len = take_length(token & 15, rest)?.saturating_add(4);
     let mut from = contents.len().checked_sub(offset).filter(|_| offset > 0)?;
     let end = contents.len().saturating_add(len).min(limit);
-    // A copy may reach into what it is itself writing.
+    // A copy may overlap its own output.
     while contents.len() < end {
         let upto = contents.len().min(from + (end - contents.len()));
         contents.extend_from_within(from..upto);
@@ -90,7 +91,7 @@ fn push(bytes: &[u8], contents: &mut Vec<u8>, limit: usize) {
     contents.extend_from_slice(&bytes[..bytes.len().min(room)]);
 }
 
-/// A length of four bits, continued in bytes where it is 15.
+/// A length of four bits, continued in further bytes if it is 15.
 fn take_length(start: u8, rest: &mut &[u8]) -> Option<usize> {
     let mut length = usize::from(start);
     if start == 15 {
@@ -171,7 +172,7 @@ mod tests {
                 .content_size(Some(whole.len() as u64)),
         ] {
             let data = packed(&whole, info);
-            // All blocks of a frame and of the next are whole; the last block is not.
+            // All blocks are complete except the last of the second frame.
             let twice = [&data[..], &data[..data.len() - 1000]].concat();
             let found = of_lz4(&twice, 2 * whole.len());
             assert!([whole.clone(), whole.clone()].concat().starts_with(&found));
@@ -184,7 +185,7 @@ mod tests {
         let whole = contents();
         let mut data = packed(&whole, FrameInfo::new().block_size(BlockSize::Max1MB));
         let at = data.len() / 2;
-        // Copies from before the start of everything, whatever of it is an offset.
+        // Zeros: wherever an offset is read, it is invalid.
         data[at..at + 64].fill(0);
         let found = of_lz4(&data, whole.len());
         let good = found.iter().zip(&whole).take_while(|(a, b)| a == b).count();

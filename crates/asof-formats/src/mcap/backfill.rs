@@ -1,4 +1,4 @@
-//! What was known as of a time: the last message of each topic, found from the back.
+//! The last message of each topic as of a time, searched from the end of the file.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ impl Mcap {
         Ok(())
     }
 
-    /// Sections without an index have to be read, as long as they may hold something later.
+    /// Sections without an index have to be read if they may hold a later message.
     fn search_unindexed(
         &self,
         topics: &Topics,
@@ -114,7 +114,7 @@ impl Mcap {
         Ok(())
     }
 
-    /// Opens the sections that hold the answers, each once, and cuts the messages out.
+    /// Opens the sections that hold the answers, each once, and extracts the messages.
     fn collect(
         &self,
         topics: &Topics,
@@ -137,7 +137,7 @@ impl Mcap {
         Ok(batch_of(Arc::clone(&self.table().channels), answers))
     }
 
-    /// A message index pointed to something else: the topic is searched for by reading backwards.
+    /// Searches a topic by reading sections backwards, after a message index pointed to something else.
     fn find_without_index(
         &self,
         section: usize,

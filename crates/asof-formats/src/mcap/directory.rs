@@ -1,4 +1,4 @@
-//! Where in the file which messages lie.
+//! Where messages are in the file.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -8,28 +8,28 @@ use mcap::records::Statistics;
 
 use crate::limits::DecompressionLimits;
 
-/// The parts of a file that hold messages, in file order, and what else was found on the way.
+/// The sections of a file that hold messages, in file order, and everything else that was found.
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
     pub sections: Vec<Section>,
     pub attachments: Vec<AttachmentEntry>,
     pub metadata: Vec<MetadataEntry>,
-    /// Where records lie that are private to the writer; as many as a copy is worth.
+    /// Offsets of records that are private to the writer, up to a limit.
     pub private: Vec<u64>,
     pub profile: String,
     pub library: String,
-    /// Small contradictions that cost no message, for the doctor to tell.
+    /// Small contradictions that cost no message, reported by the doctor.
     pub doubts: Vec<Problem>,
     by_channel: OnceLock<ByChannel>,
 }
 
-/// A chunk, or a run of messages that stand outside of any chunk.
+/// A chunk, or a run of messages outside of chunks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Section {
     pub kind: SectionKind,
     /// Where its first record starts.
     pub offset: u64,
-    /// Where its last byte is, plus one.
+    /// Where its last byte ends.
     pub end: u64,
     /// No message in it is earlier or later than this.
     pub range: TimeRange,
@@ -46,25 +46,25 @@ pub(crate) struct Section {
 /// Where the bounds of a section come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// A chunk index of the summary says so.
+    /// A chunk index of the summary.
     Index,
-    /// A walk found its records whole.
+    /// A scan found its records complete.
     Walk,
-    /// A walk found that the file, or another record, cuts it off.
+    /// A scan found that it is cut off by the end of the file or by another record.
     Cut,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SectionKind {
     Chunk,
-    /// Message records that follow each other directly in the file.
+    /// Consecutive message records outside of chunks.
     Bare,
 }
 
 /// Which channels have messages in a section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Contents {
-    /// These, by the file's numbers, with the place of each one's message index.
+    /// These, by the file's ids, with the offset of each channel's message index.
     Indexed(Box<[(u16, u64)]>),
     /// These, sorted; the positions of their messages are not recorded.
     Listed(Box<[u16]>),
@@ -92,7 +92,7 @@ pub(crate) struct ByChannel {
 }
 
 impl Directory {
-    /// The same, with what was derived from it to be made anew.
+    /// A copy without the derived parts, which are rebuilt on demand.
     pub fn copy(&self) -> Self {
         Directory {
             sections: self.sections.clone(),
@@ -118,11 +118,11 @@ impl Directory {
             .fold(TimeRange::EMPTY, |all, section| all.cover(section.range))
     }
 
-    /// From the first message to the last, as the statistics have it; but not against the chunks, whose times
+    /// From the first message to the last, from the statistics unless the chunks contradict them: the chunks' times
     /// decide what is read.
     pub fn range_by(&self, statistics: &Statistics) -> TimeRange {
         let said = clamped_range(statistics.message_start_time, statistics.message_end_time);
-        // A chunk without messages has both its times at zero, and may be one with a message at that time.
+        // A chunk with both times at zero has no messages, or messages at that time only.
         let zero = clamped_range(0, 0);
         let (zeros, others): (Vec<TimeRange>, Vec<TimeRange>) = self
             .sections
@@ -137,7 +137,7 @@ impl Directory {
         found
     }
 
-    /// The compressed chunks in file order: where each starts, and what it becomes at most.
+    /// The compressed chunks in file order: the offset of each, and its largest decompressed size.
     pub fn decompressed(&self, limits: &DecompressionLimits) -> impl Iterator<Item = (u64, u64)> {
         let compressed = self
             .sections
@@ -145,7 +145,7 @@ impl Directory {
             .filter(|section| !section.compression.is_empty());
         compressed.map(|section| {
             let allowed = limits.of_chunk(section.end.saturating_sub(section.offset));
-            // One that declares more is left out by itself.
+            // A chunk that declares more is skipped anyway.
             let becomes = section.uncompressed_size;
             (section.offset, if becomes > allowed { 0 } else { becomes })
         })
@@ -171,7 +171,7 @@ impl Directory {
     }
 }
 
-/// A time of the file, held at the end of representable time; for ranges, where that is harmless.
+/// A time of the file, clamped to the last representable time; for ranges, where that is harmless.
 pub(crate) fn clamped(nanos: u64) -> Stamp {
     Stamp::from_unsigned_nanos(nanos).unwrap_or(Stamp::MAX)
 }

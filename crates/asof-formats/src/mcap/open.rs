@@ -1,4 +1,4 @@
-//! Opening: by the summary where there is a good one, by walking the file where not.
+//! Opening: by the summary if there is a good one, otherwise by scanning the file.
 
 use asof_core::{AttachmentEntry, MetadataEntry, Problem, ProblemKind, SourceError, Stamp};
 use mcap::records::{self, Record, op};
@@ -10,11 +10,11 @@ use crate::Storage;
 
 const FOOTER_LEN: u64 = 20;
 
-/// What a file's own words, or a walk over it, say about it.
+/// The contents of a file, from its summary or from a scan.
 pub(crate) struct Opened<'a> {
     pub scan: Scan<'a>,
     pub statistics: Option<records::Statistics>,
-    /// Whether there are statistics and nothing speaks against them.
+    /// Whether there are statistics and nothing contradicts them.
     pub is_trusted: bool,
 }
 
@@ -36,9 +36,9 @@ pub(crate) fn open(storage: &dyn Storage) -> Result<Opened<'_>, SourceError> {
 
 /// Why the summary cannot be used.
 enum Setback {
-    /// It is wrong: the file has to be walked.
+    /// It is wrong: the file has to be scanned.
     Scan(Problem),
-    /// The bytes cannot be had at all.
+    /// The bytes cannot be read at all.
     Stop(SourceError),
 }
 
@@ -82,7 +82,7 @@ fn ends_with_magic(storage: &dyn Storage) -> Result<bool, SourceError> {
     Ok(size >= 2 * MAGIC_LEN && storage.get(size - MAGIC_LEN, MAGIC_LEN)? == mcap::MAGIC)
 }
 
-/// The end of the records: at the magic after them, or at the end of the file.
+/// The end of the records: the magic after them, or the end of the file.
 pub(crate) fn records_end(storage: &dyn Storage) -> Result<u64, SourceError> {
     Ok(if ends_with_magic(storage)? {
         storage.size() - MAGIC_LEN
@@ -103,7 +103,7 @@ struct RawSummary {
     chunk_ends: Vec<u64>,
 }
 
-/// The summary section as it stands; `None` if the file has none and says so.
+/// Parses the summary section; `None` if the footer declares that there is none.
 fn read_summary(storage: &dyn Storage) -> Result<Option<RawSummary>, Setback> {
     let size = storage.size();
     let footer_offset = size
@@ -211,8 +211,8 @@ fn parse_summary(start: u64, section: &[u8]) -> Result<RawSummary, Setback> {
 
 /// The section that a chunk index describes, and where its message indexes end.
 ///
-/// A file of an hour has thousands of these and opening is little else, so they are read straight into the
-/// form in which they are kept.
+/// An hour of recording has thousands of these and they dominate opening, so they are parsed directly into the form
+/// that is kept.
 fn parse_chunk_index(body: &[u8]) -> Option<(Section, u64)> {
     let mut fields = super::record::Fields(body);
     let range = clamped_range(fields.u64()?, fields.u64()?);
@@ -249,7 +249,7 @@ fn parse_chunk_index(body: &[u8]) -> Option<(Section, u64)> {
     Some((section, indexes_end))
 }
 
-/// Takes the summary's word for what it describes, and walks what it does not.
+/// Trusts the summary for what it describes, and scans the rest.
 fn by_summary(
     storage: &dyn Storage,
     start: u64,
@@ -349,7 +349,7 @@ fn by_summary(
     })
 }
 
-/// Whether statistics agree with themselves, and there is room for what they count.
+/// Whether statistics are consistent, and the sections have room for the messages that they count.
 fn is_believable(statistics: &records::Statistics, chunks: &[Section], others: &[Section]) -> bool {
     let sections = || chunks.iter().chain(others);
     let by_channel = statistics.channel_message_counts.values();

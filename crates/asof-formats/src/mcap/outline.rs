@@ -1,4 +1,4 @@
-//! How many messages lie where, by the indexes alone.
+//! Message counts by channel and time, from the indexes alone.
 
 use asof_core::{Portion, SourceError, Stamp, TimeRange};
 
@@ -8,13 +8,13 @@ use crate::sections::Tally;
 
 /// A message index record without its entries: opcode, length, channel, and the length of the entries.
 const EMPTY_INDEX: u64 = 15;
-/// An entry of a message index: a time and a place.
+/// Bytes of an entry of a message index: a time and an offset.
 const ENTRY: u64 = 16;
-/// The most log times that are returned at once, 32 MB of them.
+/// The most log times that are returned at once: 32 MB.
 const MOST_TIMES: u64 = 4 << 20;
 
 impl Mcap {
-    /// Counts come from the places of the message indexes, which the summary has; where a chunk is longer than
+    /// Counts come from the offsets of the message indexes, which are in the summary; where a chunk is longer than
     /// `grain`, from the indexes themselves. `None` where a section has no index.
     pub(super) fn indexed_portions(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
         let table = self.table();
@@ -61,7 +61,7 @@ impl Mcap {
             let Some(index) = self.message_index(id, offset)? else {
                 return Ok(None);
             };
-            // Those that no stamp can hold are shown by no reader either.
+            // Times that do not fit a stamp are not returned by readers either.
             let found = index
                 .iter()
                 .map(|(time, _)| Stamp::from_unsigned_nanos(time));
@@ -73,7 +73,7 @@ impl Mcap {
         Ok(Some(times))
     }
 
-    /// The places of the message indexes of a topic in a range; `None` where they cannot be relied on, or are too many.
+    /// The message indexes of a topic in a range, by channel id and offset; `None` if they are unreliable or too many.
     fn indexes_of(&self, topic: &str, range: TimeRange) -> Option<Vec<(u16, u64)>> {
         let summary = self.report.summary();
         if !self.storage().is_local() || !summary.problems.is_empty() {
@@ -107,8 +107,8 @@ impl Mcap {
     }
 }
 
-/// Messages of each channel of a chunk, by how long its message indexes are; `None` where they do not lie one after the
-/// other.
+/// The number of messages of each channel of a chunk, from the lengths of its message indexes; `None` if the indexes
+/// are not contiguous.
 fn counts(section: &Section) -> Option<Vec<u64>> {
     let Contents::Indexed(entries) = &section.contents else {
         return None;
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn the_places_of_message_indexes_tell_how_many_messages_each_has() {
-        // Two messages, none, three; the summary lists them in any order.
+        // Two messages, none, three. The summary may list them in any order.
         let places = [(7, 147), (1, 100), (2, 162)];
         let chunk = section(&places, 162 + 15 + 48);
         assert_eq!(counts(&chunk), Some(vec![0, 2, 3]));

@@ -1,7 +1,7 @@
-//! The records of an MCAP file, one at a time, trusting nothing.
+//! Parsing of single records of an MCAP file from untrusted bytes.
 //!
-//! The `mcap` crate parses the rare records. Those that are read by the million (messages), or that must
-//! be read even where they lie about their length (chunks, attachments), are parsed here.
+//! The `mcap` crate parses the rare records. Records that are read by the million (messages), or even if their length
+//! is wrong (chunks, attachments), are parsed here.
 
 use std::io;
 
@@ -11,9 +11,9 @@ use super::directory::Section;
 
 /// What a file starts and ends with.
 pub(crate) const MAGIC_LEN: u64 = mcap::MAGIC.len() as u64;
-/// Opcode and length.
+/// Record header: opcode and length.
 pub(crate) const HEADER_LEN: u64 = 9;
-/// Channel, sequence and two times, before a message's payload.
+/// Message header: channel, sequence and two times, before the payload.
 pub(crate) const MESSAGE_HEADER_LEN: u64 = 22;
 
 /// Opcode and length of a record, and where it starts.
@@ -25,7 +25,7 @@ pub(crate) struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// Reads the nine bytes at the front of `bytes`, which lie at `offset`.
+    /// Parses the first nine bytes of `bytes`, which start at `offset` of the file.
     pub fn parse(offset: u64, bytes: &[u8]) -> Option<Self> {
         let (&opcode, rest) = bytes.split_first()?;
         let len = u64::from_le_bytes(*rest.first_chunk()?);
@@ -78,7 +78,7 @@ impl<'a> Fields<'a> {
         self.bytes(len as usize).map(drop)
     }
 
-    /// Steps over the texts of a map, which says how many bytes they take.
+    /// Skips the strings of a map, which declares their total length.
     fn skip_texts(&mut self) -> Option<()> {
         let len = self.u32()? as usize;
         let end = self.0.len().checked_sub(len)?;
@@ -129,7 +129,7 @@ pub(crate) struct ChunkHeader {
 }
 
 impl ChunkHeader {
-    /// The longest name of a compression that is taken seriously.
+    /// The longest plausible name of a compression.
     const LONGEST_NAME: usize = 32;
     /// Later versions may add fields after the data, at most this many bytes.
     const LATER_FIELDS: u64 = 4096;
@@ -157,7 +157,7 @@ impl ChunkHeader {
         })
     }
 
-    /// The header that a chunk must have had, by what its index says of it.
+    /// The header that a chunk must have had, reconstructed from its index.
     pub fn by_index(section: &Section) -> Self {
         let mut header = ChunkHeader {
             start_time: 0,
@@ -177,7 +177,7 @@ impl ChunkHeader {
         8 * 3 + 4 + 4 + self.compression.len() as u64 + 8
     }
 
-    /// Whether bytes that look like this at all could be a chunk of `record_len` bytes.
+    /// Whether this can be the header of a chunk of `record_len` bytes.
     pub fn is_plausible(&self, record_len: u64) -> bool {
         self.start_time <= self.end_time
             && matches!(self.compression.as_str(), "" | "lz4" | "zstd")
@@ -189,7 +189,7 @@ impl ChunkHeader {
     }
 }
 
-/// The front of an attachment record, and where its data and checksum lie within the record's contents.
+/// The front of an attachment record, and where its data and checksum are within the record's contents.
 #[derive(Debug, Clone)]
 pub(crate) struct AttachmentHeader {
     pub log_time: u64,
@@ -228,8 +228,8 @@ impl AttachmentHeader {
 /// Parses a record with the `mcap` crate.
 ///
 /// # Errors
-/// What the crate says, and that an attachment is not among what may be parsed so (it would index past
-/// the end of a short one).
+/// Those of the crate; attachments and records with a length past their end are refused (the crate would index past the
+/// end of a short attachment).
 pub(crate) fn parse(opcode: u8, body: &[u8]) -> Result<Record<'_>, mcap::McapError> {
     if opcode == op::ATTACHMENT {
         return Err(mcap::McapError::Io(io::Error::other(
@@ -244,8 +244,8 @@ pub(crate) fn parse(opcode: u8, body: &[u8]) -> Result<Record<'_>, mcap::McapErr
     mcap::parse_record(opcode, body)
 }
 
-/// Whether the texts of a record end within it. The crate makes room for a text before it looks whether there is one: a
-/// few bytes would take gigabytes.
+/// Whether the strings of a record end within it. The crate allocates for a string before it checks its length: a few
+/// bytes would take gigabytes.
 fn lengths_fit(opcode: u8, body: &[u8]) -> bool {
     let (fixed, texts, has_map) = match opcode {
         op::HEADER => (0, 2, false),
@@ -264,7 +264,7 @@ fn lengths_fit(opcode: u8, body: &[u8]) -> bool {
     is_whole && (!has_map || fields.skip_texts().is_some())
 }
 
-/// What a person calls a record.
+/// The name of a record in messages.
 pub(crate) fn name_of(opcode: u8) -> &'static str {
     match opcode {
         op::HEADER => "a header record",

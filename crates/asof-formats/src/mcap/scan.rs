@@ -1,7 +1,7 @@
-//! Walks over the records of a file, from a place to a place, and survives what it meets.
+//! Scans the records of a range of a file, past any damage.
 //!
-//! This is how a file without a summary is opened, how the stretches that a summary does not account for
-//! are looked at, and how damage is stepped over. Chunks are hopped over, not opened.
+//! This is how a file without a summary is opened, how the ranges that a summary does not describe are read, and how
+//! damage is skipped. Chunks are not opened.
 
 use std::collections::BTreeMap;
 
@@ -20,20 +20,20 @@ use super::record::{
 use crate::Storage;
 use crate::problems::Problems;
 
-/// What a walk collects.
+/// What a scan collects.
 pub(crate) struct Scan<'a> {
     storage: &'a dyn Storage,
     pub directory: Directory,
     pub definitions: Definitions,
     pub problems: Problems,
-    /// Messages by the file's channel numbers, as far as message indexes and bare messages tell.
+    /// Message counts by the file's channel ids, from message indexes and messages outside of chunks.
     pub counts: BTreeMap<u16, u64>,
     bare: Option<Bare>,
     /// After a chunk: the message indexes seen so far, which belong to the last section.
     indexes: Option<Vec<MessageIndexPlace>>,
     /// Where the data section ends, and its checksum.
     pub data_end: Option<(u64, u32)>,
-    /// Whether the footer was met: nothing may follow.
+    /// Whether the footer was found: nothing may follow.
     pub saw_footer: bool,
 }
 
@@ -54,11 +54,11 @@ struct MessageIndexPlace {
 
 /// A run of bare messages is closed at this size, so that reading it stays bounded.
 const BARE_RUN_BYTES: u64 = 1 << 20;
-/// How much is looked at at once when searching for the next record.
+/// Bytes searched at a time for the next record.
 const SEARCH_WINDOW: u64 = 1 << 20;
-/// The most private records that are remembered, for copies of the file.
+/// At most this many private records are kept for copies of the file.
 const PRIVATE_AT_MOST: usize = 1 << 20;
-/// A small record (a schema, a channel, metadata) longer than this is taken for damage.
+/// A longer small record (a schema, a channel, metadata) is treated as damage.
 const LARGEST_SMALL_RECORD: u64 = 256 << 20;
 
 /// The problem of a file of this size that was never closed.
@@ -85,10 +85,10 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Walks the records from `start` to `end`.
+    /// Scans the records from `start` to `end`.
     pub fn walk(&mut self, start: u64, end: u64) -> Result<(), SourceError> {
         let mut at = start;
-        // Where to search from when the next thing is not a record: the length that led there may be a lie.
+        // Where to search from if no record follows: the length that led there may be wrong.
         let mut doubt = start;
         while at < end && !self.saw_footer {
             let head = self.storage.get(at, HEADER_LEN)?;
@@ -114,12 +114,12 @@ impl<'a> Scan<'a> {
             }
         }
         self.close_bare();
-        // At the end of a file that was cut, some of the last chunk's indexes may be missing.
+        // At the end of a truncated file, some of the last chunk's indexes may be missing.
         self.close_indexes(end < self.storage.size());
         Ok(())
     }
 
-    /// Whether a record's length can be believed: a chunk says it twice.
+    /// Whether a record's length is certain: a chunk contains it twice.
     fn is_trusted(&self, header: RecordHeader) -> Result<bool, SourceError> {
         if header.opcode != op::CHUNK {
             return Ok(false);
@@ -154,7 +154,7 @@ impl<'a> Scan<'a> {
             PRIVATE.. if self.directory.private.len() < PRIVATE_AT_MOST => {
                 self.directory.private.push(header.offset);
             }
-            // Those of a later version are none of our business.
+            // Records of a later version are ignored.
             _ => {}
         }
         Ok(true)
@@ -230,7 +230,7 @@ impl<'a> Scan<'a> {
         Ok(true)
     }
 
-    /// Message indexes say which channels are in the chunk before them, and how often.
+    /// Message indexes list the channels of the chunk before them, and their messages.
     fn meet_message_index(&mut self, header: RecordHeader) -> Result<bool, SourceError> {
         let body = self.storage.get(header.body(), 6.min(header.len))?;
         let mut fields = Fields(&body);
@@ -248,7 +248,7 @@ impl<'a> Scan<'a> {
         Ok(true)
     }
 
-    /// Gives the indexes that followed a chunk to that chunk, if they are all there.
+    /// Assigns message indexes to the chunk before them, if they are complete.
     fn close_indexes(&mut self, are_complete: bool) {
         let Some(indexes) = self
             .indexes
@@ -271,7 +271,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Where an attachment or metadata record really ends; an index that says otherwise is kept in doubt.
+    /// Where an attachment or metadata record really ends; an index that differs is noted among the doubts.
     pub fn end_of_extra(
         &mut self,
         offset: u64,
@@ -367,8 +367,8 @@ impl<'a> Scan<'a> {
         Ok(true)
     }
 
-    /// A record that says it reaches past the end: either the file was cut in the middle of it, or the
-    /// length is a lie and there is more to find after it.
+    /// A record whose length reaches past the end: either the file was truncated within it, or the length is wrong and
+    /// more records follow.
     fn meet_overlong(&mut self, header: RecordHeader, end: u64) -> Result<u64, SourceError> {
         let next = self.find_record(header.offset + 1, end)?;
         let reach = next.unwrap_or(end);
@@ -404,7 +404,7 @@ impl<'a> Scan<'a> {
         Ok(reach)
     }
 
-    /// Goes on at the next thing that is a record for certain, from `doubt` on.
+    /// Continues at the next certain record, from `doubt` on.
     fn step_over_garbage(&mut self, at: u64, doubt: u64, end: u64) -> Result<u64, SourceError> {
         self.close_bare();
         self.close_indexes(false);
@@ -426,7 +426,7 @@ impl<'a> Scan<'a> {
         Ok(next)
     }
 
-    /// The first place from `from` on at which a record starts beyond reasonable doubt.
+    /// The offset of the first certain record from `from` on.
     fn find_record(&self, from: u64, end: u64) -> Result<Option<u64>, SourceError> {
         let mut base = from;
         while base < end {
@@ -446,7 +446,7 @@ impl<'a> Scan<'a> {
         Ok(None)
     }
 
-    /// A chunk whose lengths all agree, or another record that is followed by a chain of believable ones.
+    /// Whether this is a chunk whose lengths all agree, or another record followed by a chain of plausible ones.
     fn is_surely_record(&self, offset: u64, end: u64) -> Result<bool, SourceError> {
         let mut at = offset;
         for step in 0..4 {

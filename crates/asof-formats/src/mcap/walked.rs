@@ -1,4 +1,4 @@
-//! A file that was walked as far as it went, and goes on.
+//! The state of a scan of a growing file, to continue from.
 
 use std::collections::BTreeMap;
 
@@ -13,21 +13,21 @@ use crate::Storage;
 use crate::options::OpenOptions;
 use crate::problems::Problems;
 
-/// What a walk has found up to a place: all that the next one needs to go on from there.
+/// What a scan has found up to an offset: all that the next one needs to continue there.
 pub(super) struct Walked {
-    /// Where the walk has come to.
+    /// How far the scan has come.
     pub at: u64,
     pub directory: Directory,
     pub definitions: Definitions,
     pub problems: Problems,
-    /// Messages by the file's channel numbers.
+    /// Message counts by the file's channel ids.
     pub counts: BTreeMap<u16, u64>,
     /// The number of sections, from the first, that were searched for definitions and need not be again.
     pub searched: usize,
 }
 
 impl Walked {
-    /// Nothing but the magic.
+    /// A file of which only the magic was read.
     pub fn start() -> Self {
         Walked {
             at: MAGIC_LEN,
@@ -39,7 +39,7 @@ impl Walked {
         }
     }
 
-    /// A copy of what a walk knows by now.
+    /// A copy of what a scan has found so far.
     fn of(scan: &Scan<'_>, at: u64, searched: usize) -> Self {
         Walked {
             at,
@@ -51,7 +51,7 @@ impl Walked {
         }
     }
 
-    /// A walk that goes on from here.
+    /// A scan that continues from here.
     fn resume<'a>(&self, storage: &'a dyn Storage) -> Scan<'a> {
         let mut scan = Scan::new(storage);
         scan.directory = self.directory.copy();
@@ -61,8 +61,8 @@ impl Walked {
         scan
     }
 
-    /// Keeps what is wrong with the part that is not walked again; that the file ended somewhere in it is not wrong any
-    /// more.
+    /// Keeps the problems of the part that is not scanned again, except that the file ended within it, which is no
+    /// longer true.
     pub fn keep_problems(&mut self, problems: impl IntoIterator<Item = Problem>) {
         let at = self.at;
         let is_here = |problem: &Problem| {
@@ -75,9 +75,9 @@ impl Walked {
 }
 
 impl Mcap {
-    /// Opens a file that has grown since it was walked. What lies before `settled` will never be anything else: it is
-    /// walked once, and `walked` is there afterwards. What lies after it, such as a chunk whose indexes are still to be
-    /// written, is walked again when the file has grown again.
+    /// Opens a file that has grown since it was scanned. The part before `settled` is final: it is scanned once, and
+    /// `walked` ends there afterwards. The part after it, such as a chunk whose indexes are not written yet, is scanned
+    /// again when the file has grown further.
     pub(super) fn open_grown(
         storage: Box<dyn Storage>,
         options: &OpenOptions,
@@ -106,7 +106,7 @@ impl Mcap {
         if file.find_missing_channels(walked.searched)? {
             walked.searched = settled_sections;
         }
-        // A schema that is missing by now may still be written.
+        // A schema that is still missing may be written later.
         walked.definitions = file.definitions().clone();
         file.settle();
         file.summarize(false, &counts);

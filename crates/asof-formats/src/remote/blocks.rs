@@ -1,4 +1,4 @@
-//! A file in blocks: which are here, which are on their way, and what to ask for next.
+//! A block cache of a remote file: blocks that are cached, pending, and to be requested next.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -9,25 +9,25 @@ use bytes::{Bytes, BytesMut};
 
 /// Bytes of a block.
 const BLOCK: u64 = 256 << 10;
-/// What is kept.
+/// At most this many blocks are cached.
 const KEPT_BLOCKS: usize = 128;
-/// No request is for more than this.
+/// The largest request, in blocks.
 const LARGEST_REQUEST: u64 = 32;
-/// Reads that follow each other fetch up to this many blocks ahead.
+/// Sequential reads prefetch up to this many blocks.
 const FURTHEST_AHEAD: u64 = 16;
 
 /// The blocks of one file, shared by all its readers.
 pub(super) struct Blocks {
     size: u64,
     state: Mutex<State>,
-    /// Signalled when a block has come, or never will.
+    /// Signalled when a block has arrived or failed.
     arrived: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     kept: HashMap<u64, Bytes>,
-    /// Blocks by when they were last used, to let go of the oldest.
+    /// Blocks by their last use, to evict the oldest.
     by_use: BTreeMap<u64, u64>,
     used_at: HashMap<u64, u64>,
     clock: u64,
@@ -46,7 +46,7 @@ impl Blocks {
         }
     }
 
-    /// The bytes from `offset` on; `fetch` gets the ranges that are missing, all at once.
+    /// The bytes from `offset` on; `fetch` receives all missing ranges together.
     pub fn read(
         &self,
         offset: u64,
@@ -120,7 +120,7 @@ impl Blocks {
                 let from = ((block - blocks.start) * BLOCK) as usize;
                 let to = (from + BLOCK as usize).min(bytes.len());
                 let part = bytes.get(from..to).unwrap_or_default();
-                // A copy, so that one block that is kept does not keep its neighbours alive.
+                // A copy, so that a cached block does not keep its neighbours alive.
                 fetched.push((block, Bytes::copy_from_slice(part)));
             }
         }
@@ -158,8 +158,8 @@ impl State {
         }
     }
 
-    /// What to ask for: the missing blocks, neighbours together, and some ahead where reads follow each
-    /// other. Takes note of them as pending.
+    /// The requests to send: the missing blocks, neighbours joined, and blocks ahead where reads are sequential. Marks
+    /// them as pending.
     fn requests(&mut self, missing: &[u64], blocks: u64) -> Vec<Range<u64>> {
         let (first, last) = (missing[0], missing[missing.len() - 1]);
         let follows = first == self.next || first + 1 == self.next;

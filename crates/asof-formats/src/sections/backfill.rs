@@ -1,4 +1,4 @@
-//! What was known as of a time: the last message of each topic, found from the back.
+//! The last message of each topic as of a time, searched from the end of the file.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(super) fn backfill(
     Ok(batch_of(channels, found))
 }
 
-/// The last message of each topic, as far as the search has come.
+/// The last message of each topic found so far.
 #[derive(Default)]
 pub(crate) struct LastMessages(BTreeMap<String, Last>);
 
@@ -45,36 +45,36 @@ struct Last {
 }
 
 enum Found {
-    /// By an index: in this section, at this byte of its contents.
+    /// From an index: in this section, at this offset of its contents.
     Indexed { section: usize, offset: u64 },
-    /// In hand already.
+    /// Already loaded.
     Loaded { buffer: Bytes, row: Row },
 }
 
-/// A message that an index promises.
+/// A message according to an index.
 pub(crate) struct Indexed {
     pub topic: String,
     pub log_time: Stamp,
     pub offset: u64,
 }
 
-/// The messages that indexes promise, by section.
+/// Messages according to indexes, by section.
 type ToLoad = BTreeMap<usize, Vec<Indexed>>;
 
 impl LastMessages {
-    /// Whether a section that ends then may hold a later message of a topic than was found.
+    /// Whether a section that ends at `end` may hold a later message of a topic than the one found.
     pub fn may_be_later(&self, topic: &str, end: Stamp) -> bool {
         let last = self.0.get(topic);
         last.is_none_or(|last| last.log_time <= end)
     }
 
-    /// Takes in what an index says of a topic: a message at this byte of a section's contents.
+    /// Adds an index entry of a topic: a message at this offset of a section's contents.
     pub fn add_indexed(&mut self, topic: &str, section: usize, log_time: Stamp, offset: u64) {
         let place = Found::Indexed { section, offset };
         self.consider(topic, log_time, order_of(section, offset), place);
     }
 
-    /// Takes in the messages of a section.
+    /// Adds the messages of a section.
     pub fn add_loaded(&mut self, loaded: &Loaded, channels: &[Arc<Channel>]) {
         for &row in &loaded.rows {
             let buffer = loaded.buffers[row.buffer as usize].clone();
@@ -84,7 +84,7 @@ impl LastMessages {
         }
     }
 
-    /// The messages in hand, and those that are still to be loaded, by section.
+    /// The loaded messages, and those still to be loaded, by section.
     pub fn into_found(self) -> (Vec<(Bytes, Row)>, ToLoad) {
         let mut found = Vec::new();
         let mut to_load = ToLoad::new();
@@ -124,13 +124,13 @@ impl LastMessages {
 }
 
 impl Indexed {
-    /// Whether a message that was read where the index says is the promised one.
+    /// Whether the message read at the index's offset is the one that the index describes.
     pub fn is(&self, row: &Row, channels: &[Arc<Channel>]) -> bool {
         row.log_time == self.log_time && channels[row.channel as usize].topic == self.topic
     }
 }
 
-/// Messages out of different buffers as a batch.
+/// Messages from different buffers as one batch.
 pub(crate) fn batch_of(channels: Arc<[Arc<Channel>]>, messages: Vec<(Bytes, Row)>) -> Batch {
     let (buffers, mut rows): (Vec<Bytes>, Vec<Row>) = messages.into_iter().unzip();
     for (index, row) in rows.iter_mut().enumerate() {

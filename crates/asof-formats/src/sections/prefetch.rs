@@ -1,4 +1,4 @@
-//! Sections loaded ahead of their reader, in order.
+//! Sections prefetched for their reader, in order.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,20 +13,20 @@ use crate::cores::start_elsewhere;
 
 /// Loads the sections of a plan, in the plan's order, on other threads where that pays.
 ///
-/// The reader is one of the threads: where it would wait, it loads what nobody works on yet. So it rarely sleeps,
-/// and nobody has to be woken for a section that is wanted at once; waking takes longer than loading a small one,
-/// above all on a busy machine.
+/// The reader is one of the threads: instead of waiting, it loads the next unclaimed section. So it rarely sleeps, and
+/// no thread has to be woken for a section that is needed at once; waking takes longer than loading a small section,
+/// especially on a busy machine.
 ///
 /// As many sections as the file allows, and at most [`BYTES_AHEAD`] for each thread unless a single one is larger, are
-/// loaded and not yet taken. Dropping it stops the threads after the section that each is at.
+/// loaded and not yet taken. Dropping it stops each thread after its current section.
 pub(crate) struct Prefetch {
     shared: Arc<Shared>,
-    /// Buffers that come back are kept for as long as this reads.
+    /// Returned buffers are kept while this reads.
     _expected: Option<Expected>,
 }
 
-/// What may lie loaded and not yet taken, or be in the making: so much for each thread, and in all. A chunk of pictures
-/// or clouds has four megabytes and more. With less room than one for each thread, threads wait for the reader, however
+/// Bytes that may be loaded and not yet taken, or loading: for each thread, and in total. A chunk of images or point
+/// clouds has four megabytes and more. With room for less than one per thread, threads wait for the reader, however
 /// many cores there are.
 const BYTES_AHEAD: u64 = 8 << 20;
 const BYTES_AHEAD_AT_MOST: u64 = 64 << 20;
@@ -40,7 +40,7 @@ struct Shared {
     state: Mutex<State>,
     /// Signalled when there is room for more sections, or no more are wanted.
     room: Condvar,
-    /// Signalled when what the reader waits for is there.
+    /// Signalled when the section that the reader waits for is loaded.
     ready: Condvar,
     bytes_ahead_at_most: u64,
 }
@@ -49,15 +49,15 @@ struct Shared {
 struct State {
     /// The next index of the plan that no thread works on.
     next: usize,
-    /// The place of the plan that is to be taken next.
+    /// The next index of the plan to be taken.
     taken: usize,
     loaded: BTreeMap<usize, Result<Loaded, SourceError>>,
     bytes_ahead: u64,
-    /// The place that the reader sleeps for.
+    /// The index that the reader waits for.
     waited_for: Option<usize>,
-    /// Workers that sleep until there is room.
+    /// Workers that wait for room.
     idle: usize,
-    /// Workers that are at a section.
+    /// Workers that are loading a section.
     busy: usize,
     is_closed: bool,
 }
@@ -70,7 +70,7 @@ impl Prefetch {
             file.threads().min(plan.len())
         };
         let bytes_ahead_at_most = (threads as u64 * BYTES_AHEAD).min(BYTES_AHEAD_AT_MOST);
-        // One of the largest is with who asked, beside what is ahead.
+        // Besides what is loaded ahead, the caller holds one section.
         let in_flight = bytes_ahead_at_most + BYTES_AHEAD;
         let pool = file.buffers().filter(|_| threads > 1);
         let expected = pool.map(|pool| pool.expect(in_flight as usize));
@@ -84,13 +84,13 @@ impl Prefetch {
             bytes_ahead_at_most,
         });
         for _ in 1..threads {
-            // One that starts when all is over finds nothing to hold on to, and nobody waits for it.
+            // Weak: a worker that starts after the end finds nothing, and is not waited for.
             let worker = Arc::downgrade(&shared);
             let work = move || Weak::upgrade(&worker).inspect(|shared| shared.work());
             let name = "asof-read".to_owned();
             match std::thread::Builder::new().name(name).spawn(work) {
                 Ok(worker) => start_elsewhere(&worker),
-                // Those that there are will do, or the reader alone.
+                // Fewer workers suffice, or the reader alone.
                 Err(_) => break,
             }
         }
@@ -113,7 +113,7 @@ impl Prefetch {
             if let Some(result) = state.loaded.remove(&place) {
                 state.bytes_ahead -= shared.bytes_of(place);
                 let is_time_to_wake = shared.is_time_to_wake(&state);
-                // Who is woken wants the lock.
+                // The woken thread takes the lock.
                 drop(state);
                 if is_time_to_wake {
                     shared.room.notify_all();
@@ -175,7 +175,7 @@ impl Shared {
         }
     }
 
-    /// A panic is an error of this section: those who wait for it are not left waiting.
+    /// A panic becomes an error of this section, so that the reader does not wait forever.
     fn load(&self, place: usize) -> Result<Loaded, SourceError> {
         let load = AssertUnwindSafe(|| self.file.load(self.plan[place], &self.wanted));
         catch_unwind(load).unwrap_or_else(|_| {
@@ -186,14 +186,14 @@ impl Shared {
         })
     }
 
-    /// The next place to work on, if there is room for it.
+    /// The next index to load, if there is room for it.
     fn claim(&self, state: &mut State) -> Option<usize> {
         let place = state.next;
         if place >= self.plan.len() {
             return None;
         }
         let bytes = self.bytes_of(place);
-        // What is asked for already is loaded however large it is.
+        // A section that the reader waits for is loaded whatever its size.
         let is_first = place <= state.taken;
         let has_room = place < state.taken + self.file.sections_ahead()
             && state.bytes_ahead + bytes <= self.bytes_ahead_at_most;
@@ -204,7 +204,7 @@ impl Shared {
         })
     }
 
-    /// The next place to work on, once there is room for it; `None` when there is nothing more to do.
+    /// The next index to load, once there is room for it; `None` when nothing is left to do.
     fn claim_with_room(&self) -> Option<usize> {
         let mut state = self.lock();
         while !state.is_closed && state.next < self.plan.len() {
@@ -222,7 +222,7 @@ impl Shared {
         None
     }
 
-    /// Workers are woken when there is room for several sections: being woken for each costs more than loading it.
+    /// Workers are woken when there is room for several sections: waking for each costs more than loading it.
     fn is_time_to_wake(&self, state: &State) -> bool {
         let ahead = state.next.saturating_sub(state.taken);
         state.idle > 0 && ahead <= self.file.sections_ahead() / 2
@@ -246,7 +246,7 @@ mod tests {
 
     use super::*;
 
-    /// Sections of one message each, loaded after a while that differs; one of them panics.
+    /// Sections of one message each, loaded after varying delays; one of them panics.
     #[derive(Default)]
     struct Slow {
         threads: usize,
@@ -304,7 +304,7 @@ mod tests {
         }
     }
 
-    /// What comes out of each section, in order, and how far ahead of the reader anybody was.
+    /// The result of each section, in order, and how far ahead of the reader any thread was.
     fn read(file: Slow) -> (Vec<Result<i64, String>>, usize) {
         let file = Arc::new(file);
         let sections: Arc<dyn Sections> = Arc::<Slow>::clone(&file);
@@ -342,7 +342,7 @@ mod tests {
         assert!(furthest <= 2, "{furthest} ahead");
     }
 
-    /// Sections of pictures: each is loaded only once so many others are being loaded beside it, or after a while.
+    /// Sections of images: each finishes only once enough others are loading at the same time, or after a timeout.
     struct Together {
         bytes: u64,
         at_once: Mutex<(usize, usize)>,

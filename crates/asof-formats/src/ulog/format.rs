@@ -1,8 +1,8 @@
-//! The layouts that a ULog declares, and the way from each to CDR.
+//! The layouts that a ULog declares, and their conversion to CDR.
 //!
-//! A ULog names the fields of its messages and packs them without gaps. Its payloads are given out as CDR with a
-//! `ros2msg` definition, which everything that reads recordings of ROS 2 can decode; text fields, which a ULog pads
-//! with zeros, become strings.
+//! A ULog declares the fields of its messages and packs them without gaps. Payloads are returned as CDR with a
+//! `ros2msg` definition, which every reader of ROS 2 recordings can decode; text fields, which a ULog pads with zeros,
+//! become strings.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use asof_ros::CdrWriter;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Formats {
     by_name: HashMap<String, Vec<Field>>,
-    /// Fields of all layouts that were made.
+    /// The number of fields of all layouts so far.
     laid_out: usize,
 }
 
@@ -33,18 +33,18 @@ enum Kind {
     Nested(String),
 }
 
-/// Fields beyond this are refused, once nested ones are laid out.
+/// The most fields of a layout, with nested ones expanded.
 const MOST_STEPS: usize = 20_000;
-/// So are layouts that have more fields than this together: no file needs them, and memory is bounded.
+/// The most fields of all layouts together, to bound memory: no file needs more.
 const MOST_STEPS_IN_ALL: usize = 1_000_000;
 /// How deep formats may nest.
 const MAX_DEPTH: usize = 16;
-/// Between the parts of a definition.
+/// The separator between the parts of a definition.
 const RULE: &str =
     "================================================================================";
 
 impl Formats {
-    /// Takes in a definition, `name:type field;type[3] field;`; whether it can be understood.
+    /// Adds a definition, `name:type field;type[3] field;`; an error if it cannot be parsed.
     pub fn add(&mut self, text: &[u8]) -> Result<(), String> {
         let text = std::str::from_utf8(text).map_err(|_| "it is not text".to_owned())?;
         let (name, fields) = text.split_once(':').ok_or("it has no name")?;
@@ -84,7 +84,7 @@ impl Formats {
         })
     }
 
-    /// The format and those that it needs, as ROS 2 would define them.
+    /// The format and its dependencies, in ROS 2's syntax.
     fn definition(&self, name: &str) -> String {
         let mut text = self.own_definition(name);
         let mut waiting = self.nested_in(name);
@@ -128,7 +128,7 @@ impl Formats {
             };
         }
         if text.is_empty() {
-            // CDR has no empty messages; ROS 2 puts this into them.
+            // CDR has no empty messages; ROS 2 gives them this field.
             text.push_str("uint8 structure_needs_at_least_one_member\n");
         }
         text
@@ -160,7 +160,7 @@ impl Formats {
     }
 }
 
-/// `vehicle_attitude` becomes `VehicleAttitude`: names of types have no underscores in ROS, and readers insist.
+/// `vehicle_attitude` becomes `VehicleAttitude`: type names have no underscores in ROS, and readers enforce it.
 fn camel_case(format: &str) -> String {
     let words = format.split('_');
     let capital = |word: &str| {
@@ -205,7 +205,7 @@ impl Field {
         Ok(Field { kind, count, name })
     }
 
-    /// Loggers fill gaps with fields of this name, which mean nothing.
+    /// Loggers fill gaps with fields of this name, which carry no data.
     fn is_padding(&self) -> bool {
         self.name.starts_with("_padding")
     }
@@ -217,9 +217,9 @@ pub(crate) struct Layout {
     /// The full definition, as `ros2msg`.
     pub definition: String,
     steps: Vec<Step>,
-    /// Bytes that a message has at least.
+    /// The smallest size of a message, in bytes.
     needed: usize,
-    /// Where the time is, and its width.
+    /// Offset and width of the timestamp.
     timestamp: Option<(usize, usize)>,
 }
 
@@ -240,7 +240,7 @@ enum Step {
 }
 
 impl Layout {
-    /// The microseconds that a message gives as its time.
+    /// The timestamp of a message, in microseconds.
     pub fn time_of(&self, data: &[u8]) -> Option<u64> {
         let (from, width) = self.timestamp?;
         let mut word = [0; 8];
@@ -272,7 +272,7 @@ impl Layout {
         true
     }
 
-    /// Whether a message has all that its format wants.
+    /// Whether a message of this length has all fields of its format.
     pub fn fits(&self, len: usize) -> bool {
         len >= self.needed
     }
@@ -284,7 +284,7 @@ struct Compiler<'a> {
     at: usize,
     needed: usize,
     timestamp: Option<(usize, usize)>,
-    /// Fields and groups, before neighbours were joined, so that no format can ask for endless work.
+    /// Fields and groups, before neighbours are joined, so that no format can cause endless work.
     count: usize,
 }
 

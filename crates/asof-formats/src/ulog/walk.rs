@@ -1,11 +1,11 @@
-//! From message to message, over whatever damage there is.
+//! Scanning messages, past any damage.
 
 use super::record::{HEADER_LEN, Head, SYNC, kind};
 use super::streams::Streams;
 
-/// A walk over the messages of one section.
+/// A scan of the messages of one section.
 ///
-/// The bytes reach a little further than the section, so that its last message lies whole in them.
+/// The bytes extend a little past the section, so that its last message is complete.
 pub(crate) struct Walk<'a> {
     bytes: &'a [u8],
     /// Where the bytes start in the file.
@@ -13,11 +13,11 @@ pub(crate) struct Walk<'a> {
     at: usize,
     /// Messages that start here or later belong to the next section.
     limit: usize,
-    /// Whether the stretch of the file that the section lies in ends with these bytes.
+    /// Whether the part of the file that contains the section ends with these bytes.
     is_last: bool,
 }
 
-/// What a walk meets.
+/// What a scan finds.
 pub(crate) enum Met<'a> {
     Message(Head, &'a [u8]),
     /// Bytes that are not a message.
@@ -25,11 +25,11 @@ pub(crate) enum Met<'a> {
         offset: u64,
         len: u64,
     },
-    /// The file, or the stretch of it, ends within a message.
+    /// The file, or this part of it, ends within a message.
     Cut(Head),
 }
 
-/// The number of consecutive believable messages after which damage counts as over.
+/// The number of consecutive plausible messages after which damage counts as over.
 const CHAIN: usize = 4;
 
 impl<'a> Walk<'a> {
@@ -48,7 +48,7 @@ impl<'a> Walk<'a> {
         self.base + self.at as u64
     }
 
-    /// The next message of the section, or what is in its place.
+    /// The next message of the section, or the damage in its place.
     pub fn next(&mut self, streams: &Streams) -> Option<Met<'a>> {
         if self.at >= self.limit {
             return None;
@@ -68,7 +68,7 @@ impl<'a> Walk<'a> {
         Some(Met::Message(head, body))
     }
 
-    /// Whether there can be such a message here: of a known kind, or followed by one that is.
+    /// Whether such a message is credible here: of a known kind, or followed by one.
     fn is_credible(&self, head: Head, streams: &Streams, as_of: u64) -> bool {
         if head.is_plausible() {
             let Some(body) = self.body(head) else {
@@ -76,7 +76,7 @@ impl<'a> Walk<'a> {
             };
             return match (head.kind, body) {
                 (kind::SYNC, body) => body == SYNC,
-                // Data on an id without a subscription means nothing, but a log that began late has some.
+                // Data on an id without a subscription is meaningless, but a log that began late has some.
                 (kind::DATA, &[low, high, ..]) => {
                     let id = u16::from_le_bytes([low, high]);
                     streams
@@ -125,7 +125,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The first place from `from` on at which messages start again beyond reasonable doubt.
+    /// The first position from `from` on at which messages certainly start again.
     fn find(&self, from: usize, streams: &Streams) -> Option<usize> {
         let as_of = self.offset();
         (from..self.bytes.len()).find(|&at| {
@@ -136,7 +136,7 @@ impl<'a> Walk<'a> {
                 }
                 let head = Head::parse(self.base + place as u64, &self.bytes[place..]);
                 let Some(head) = head.filter(|head| {
-                    // Of a kind that is known, and not one that nearly anything passes for.
+                    // Of a known kind, with contents that random bytes rarely have.
                     head.is_plausible()
                         && self.is_credible(*head, streams, as_of)
                         && is_believable(*head, self.body(*head).unwrap_or_default())
@@ -153,7 +153,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether what a message says of itself is what such messages say.
+/// Whether the contents of a message are plausible for its kind.
 fn is_believable(head: Head, body: &[u8]) -> bool {
     let is_name = |bytes: &[u8]| {
         let is_usual = |byte: &u8| byte.is_ascii_alphanumeric() || b"_ []".contains(byte);
