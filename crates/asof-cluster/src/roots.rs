@@ -282,7 +282,7 @@ mod tests {
         assert!(refused(&roots, &text(inside.join("../fleet/a.mcap"))));
         assert!(refused(&roots, "fleet/a.mcap"));
         assert!(refused(&roots, "/etc/passwd"));
-        // What is not there is told apart from what must not be asked for only within the roots.
+        // Missing and forbidden paths are distinguished only within the roots.
         assert!(refused(&roots, &text(outside.join("none.mcap"))));
         assert!(!refused(&roots, &text(inside.join("none.mcap"))));
         assert!(roots.permitted(&text(inside.join("none.mcap"))).is_err());

@@ -490,7 +490,7 @@ impl Layout {
     }
 }
 
-/// The media type of a compressed image by its first bytes, whatever the sender says; only types that every browser
+/// The media type of a compressed image by its first bytes, whatever the sender declares; only types that every browser
 /// can draw.
 ///
 /// ```

@@ -259,11 +259,11 @@ mod tests {
             assert!(Pixels::unpack(&file[..end]).is_err(), "{end}");
         }
         assert!(Pixels::unpack(&[0xff, 0xd8, 0xff]).is_err());
-        // A head that says far more than there is.
+        // A header that declares far more than there is.
         let mut huge = file.clone();
         huge[16..24].copy_from_slice(&[0x7f; 8]);
         assert!(Pixels::unpack(&huge).is_err());
-        // Fewer numbers than the size says cannot be written.
+        // Fewer numbers than the size declares cannot be written.
         let short = Pixels {
             height: 9,
             ..pixels(1, 8, &[1])

@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    /// A frame that does not say how much it holds.
+    /// A frame without a content size.
     fn unsized_frame(contents: &[u8]) -> Vec<u8> {
         let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 3).expect("an encoder");
         encoder.write_all(contents).expect("compresses");

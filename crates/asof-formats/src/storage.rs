@@ -67,9 +67,9 @@ pub struct MappedFile {
 /// A mapped file, and the residency caused by small slices.
 struct Map {
     file: memmap2::Mmap,
-    /// The stretch of the file of the last small slice.
+    /// The range of the file of the last small slice.
     last_stretch: AtomicUsize,
-    /// How many other stretches had small slices since all pages were released.
+    /// How many other ranges had small slices since all pages were released.
     stretches: AtomicUsize,
     /// After this many of them, all pages are released.
     many: usize,
@@ -159,8 +159,8 @@ impl MappedFile {
         }
     }
 
-    /// Begins reading small things in place. Each thread has a walk of its own: if two shared one, every step would be
-    /// into another stretch.
+    /// Begins reading small things in place. Each thread has its own walk: if two shared one, every step would be in
+    /// another range.
     pub(crate) fn walk(&self) -> Walk<'_> {
         Walk {
             map: self.map.as_deref(),
@@ -278,7 +278,7 @@ impl Map {
             .end
             .saturating_add(MAPPED_AROUND_BYTES)
             .min(self.file.len());
-        // SAFETY: the map is of a file and read-only: a page that is looked at again comes from the file again.
+        // SAFETY: the map is of a file and read-only: a page that is touched again comes from the file again.
         let released = unsafe {
             self.file
                 .unchecked_advise_range(DontNeed, start, end - start)
@@ -324,10 +324,9 @@ impl Drop for MappedSlice {
     reason = "mapping a file is unsafe in every crate that offers it"
 )]
 fn map(file: &File) -> io::Result<memmap2::Mmap> {
-    // SAFETY: the map is read-only and private to this process, and only ever seen as `&[u8]` that is
-    // validated before use. What remains is what every mapped reader accepts: a file that someone else
-    // truncates while it is open ends the process with SIGBUS, and one that is overwritten shows other
-    // bytes, which the readers treat as they treat any damage.
+    // SAFETY: the map is read-only and private to this process, and only ever seen as `&[u8]` that is validated before
+    // use. What remains is what every mapped reader accepts: a file that is truncated while it is open ends the process
+    // with SIGBUS, and one that is overwritten shows other bytes, which the readers treat as they treat any damage.
     unsafe { memmap2::Mmap::map(file) }
 }
 
@@ -420,7 +419,7 @@ impl PlainFile {
         })
     }
 
-    /// Looks how large the file is by now.
+    /// Reads the current size of the file.
     pub(crate) fn refresh(&mut self) -> io::Result<()> {
         self.size = self.file.metadata()?.len();
         Ok(())
@@ -455,7 +454,7 @@ impl Storage for PlainFile {
         } else {
             vec![0; len]
         };
-        // Fewer where someone cut the file after it was opened.
+        // Fewer if the file was truncated after it was opened.
         let filled = fill_at(&self.file, &mut bytes[..len], start)?;
         #[cfg(test)]
         self.read.fetch_add(filled, Relaxed);

@@ -41,7 +41,7 @@ fn temporary_files() -> MutexGuard<'static, Vec<PathBuf>> {
 /// program that a signal ends.
 pub fn remove_temporary_files() {
     for path in temporary_files().drain(..) {
-        // There is no one left to report an error to.
+        // An error cannot be reported any more.
         let _ = std::fs::remove_file(path);
     }
 }

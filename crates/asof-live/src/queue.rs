@@ -581,7 +581,7 @@ mod tests {
         assert_eq!(waiting, [("/tf_static", 5_000), ("/scan", 5_000)]);
     }
 
-    /// Notes the times that it is told.
+    /// Records the times that it receives.
     struct Told(Arc<Mutex<Vec<i64>>>);
 
     impl Sink for Told {

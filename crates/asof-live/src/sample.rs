@@ -85,7 +85,7 @@ impl Sample {
         }
     }
 
-    /// Whether its schema is there, or is no longer waited for: a node may take a moment to describe its types.
+    /// Whether its schema has arrived, or is no longer expected: a node may take a moment to describe its types.
     pub fn is_settled(&self) -> bool {
         self.settled().is_some()
     }

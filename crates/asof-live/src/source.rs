@@ -126,7 +126,7 @@ impl Robot {
 
 /// The newest messages of a running robot, as a [`Source`] that grows; made by [`Robot::recent`].
 ///
-/// Dropping it ends its subscriptions; its followers are told that it was closed.
+/// Dropping it ends its subscriptions; its followers end as closed.
 pub struct LiveSource {
     inner: Arc<Inner>,
     robot: Robot,

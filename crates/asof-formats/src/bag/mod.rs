@@ -1,4 +1,4 @@
-//! ROS 1 bags, version 2.0: read by their index, or by walking if there is none.
+//! ROS 1 bags, version 2.0: read by their index, or scanned if there is none.
 
 mod backfill;
 mod chunk;
@@ -28,9 +28,9 @@ use connections::Connections;
 
 /// A ROS 1 bag as a [`Source`](asof_core::Source).
 ///
-/// Opening reads the index at the end of the file. A bag without one (`.bag.active`, or one whose recorder was
-/// killed) is walked, and its index rebuilt in memory. Chunks are decompressed ahead of the reader on
-/// other threads, as for MCAP.
+/// Opening reads the index at the end of the file. A bag without one (`.bag.active`, or one whose recorder was killed)
+/// is scanned, and its index rebuilt in memory. Chunks are decompressed ahead of the reader on other threads, as for
+/// MCAP.
 ///
 /// Each connection of the bag is a channel with encoding `ros1`, the full definition of its type as
 /// schema, and the other fields of the publisher (`md5sum`, `callerid`, `latching`) as metadata.

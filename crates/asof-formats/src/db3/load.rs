@@ -366,7 +366,7 @@ impl Gathered<'_> {
                 .unwrap_or_default()
         };
         let stretch = fetch(&self.stretch);
-        // The pages of ranges dropped here are released; those close to the stretch are released with it.
+        // The pages of ranges dropped here are released; those close to the returned range are released with it.
         for around in [
             self.touched.start..self.stretch.start,
             self.stretch.end..self.touched.end,

@@ -464,7 +464,7 @@ mod tests {
         assert!(sections.iter().all(|section| section.bytes < 8 << 20));
     }
 
-    /// A file that is worth its index, and says that it has so many messages on its two topics.
+    /// A file that is large enough to be opened by its index, and declares these message counts of its two topics.
     fn large(path: &Path, said: [u64; 2]) -> Db3File {
         scattered(path);
         let [a, b] = said;
@@ -608,7 +608,7 @@ mod tests {
                 copied += 1;
             }
         }
-        // A quarter of the messages does not fit on a page; and some lie too far from all others.
+        // A quarter of the messages do not fit on a page, and some are too far from all others.
         assert!(in_place > 2000 && copied >= 1000, "{in_place}, {copied}");
     }
 }

@@ -143,7 +143,7 @@ impl Mcap {
             _ => record_end.max(section.end),
         };
         let room = room.min(size);
-        // A walk that found the file truncated here has reported it already.
+        // A scan that found the file truncated here has already reported it.
         if end > room && section.origin != Origin::Cut {
             let message = format!(
                 "chunk: {} of its {} compressed bytes are there",
@@ -539,7 +539,7 @@ pub(crate) struct Glance {
 }
 
 impl Mcap {
-    /// Walks a section for what a message index would say about it, and defines what it defines.
+    /// Scans a section for what a message index would contain, and adds its definitions.
     pub(super) fn glance(&self, index: usize) -> Result<Glance, SourceError> {
         let mut glance = Glance {
             range: TimeRange::EMPTY,
@@ -576,7 +576,7 @@ impl Mcap {
         Ok(glance)
     }
 
-    /// Takes in a definition that lies within a chunk.
+    /// Adds a definition from within a chunk.
     fn define(&self, offset: u64, parsed: Result<Record<'_>, mcap::McapError>) {
         let mut definitions = self.definitions_mut();
         let problem = match parsed {

@@ -26,7 +26,7 @@ use crate::storage::{PlainFile, Storage, failed};
 /// An MCAP file that another process is writing, as a [`Source`] that [grows](Growth).
 ///
 /// It holds the records that are complete. [`read`](Source::read) and [`backfill`](Source::backfill) answer from what
-/// the file holds when they are called; [`follow`](Source::follow) goes on with what is written next, chunk by chunk.
+/// the file holds when they are called; [`follow`](Source::follow) continues with what is written next, chunk by chunk.
 /// When its writer closes the file, it is finished like any other. A writer that was killed never does: nothing new
 /// comes, and the caller decides how long to wait.
 ///
@@ -65,7 +65,7 @@ struct State {
     whole: Option<Arc<McapFile>>,
     /// The length of the file that `whole` covers.
     opened: u64,
-    /// The result of the walk over the part that will not change.
+    /// The result of scanning the part that will not change.
     walked: Walked,
     /// The end of that part: the last record that may still be extended.
     settled: u64,
@@ -215,14 +215,14 @@ impl State {
         self.is_run = is_message;
     }
 
-    /// The file up to `end`; only the new part is walked.
+    /// The file up to `end`; only the new part is scanned.
     fn go_on(
         &mut self,
         front: Box<PlainFile>,
         options: &OpenOptions,
     ) -> Result<McapFile, SourceError> {
         if let Some(before) = &self.whole {
-            // A walk does not repeat problems that reading has found since.
+            // A scan does not repeat problems that reading has found since.
             self.walked
                 .keep_problems(before.summary().problems.iter().cloned());
         }
@@ -433,7 +433,7 @@ mod tests {
     use super::*;
     use crate::{Compression, McapWriter, McapWriterOptions};
 
-    /// A recorder that has written so many chunks, each with a message on every topic.
+    /// Writes a chunk with a message on every topic.
     fn write(
         writer: &mut McapWriter<std::io::BufWriter<std::fs::File>>,
         channels: &[Arc<Channel>],

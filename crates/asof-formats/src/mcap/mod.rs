@@ -43,9 +43,9 @@ pub use writer::{Attachment, Compression, McapWriteError, McapWriter, McapWriter
 
 /// An MCAP file as a [`Source`](asof_core::Source).
 ///
-/// Opening reads only the summary at the end of the file; a file without a valid summary is walked.
-/// Reading touches only the chunks that the indexes select. Chunks are decompressed ahead of the reader on
-/// other threads (see [`OpenOptions::threads`]), a few at a time, so memory is bounded whatever the file's size.
+/// Opening reads only the summary at the end of the file; a file without a valid summary is scanned. Reading touches
+/// only the chunks that the indexes select. Chunks are decompressed ahead of the reader on other threads (see
+/// [`OpenOptions::threads`]), a few at a time, so memory is bounded whatever the file's size.
 ///
 /// A batch holds the messages of about one chunk. Messages are sorted by log time, also if chunks overlap; ties keep
 /// file order. (The exception is a chunk with messages outside of its declared times: they are still delivered,
@@ -148,7 +148,7 @@ impl Sections for Mcap {
 }
 
 impl Mcap {
-    /// A file from the result of a walk, or from its own summary; and the messages counted so far.
+    /// A file from the result of a scan, or from its own summary; and the messages counted so far.
     fn of_walk(
         storage: Box<dyn Storage>,
         options: &OpenOptions,

@@ -146,7 +146,7 @@ impl From<io::Error> for McapWriteError {
 }
 
 impl From<mcap::McapError> for McapWriteError {
-    /// What the system said is told by itself: the words around it say nothing.
+    /// Only the system's message is shown: the words around it add nothing.
     fn from(error: mcap::McapError) -> Self {
         match error {
             mcap::McapError::Io(cause) => cause.into(),

@@ -1,4 +1,4 @@
-//! PX4's ULog: walked once, then read in sections like every other recording.
+//! PX4's ULog: scanned once, then read in sections like every other recording.
 
 mod format;
 mod record;

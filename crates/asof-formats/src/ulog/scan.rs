@@ -1,4 +1,4 @@
-//! Opening a ULog: it has no index, so it is walked once from front to back.
+//! Opening a ULog: it has no index, so it is scanned once from front to back.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,7 +22,7 @@ const MAX_MESSAGE_BYTES: u64 = 3 + 0xffff;
 pub(crate) struct Section {
     pub offset: u64,
     pub end: u64,
-    /// The end of the stretch of the file that it is in: more may have been appended after it.
+    /// The end of the part of the file that it is in: more may have been appended after it.
     stretch_end: u64,
     pub range: TimeRange,
     /// Channels and counts of messages, sorted.
@@ -46,7 +46,7 @@ impl Section {
     }
 }
 
-/// The result of a walk over the file.
+/// The result of scanning the file.
 pub(crate) struct Scan {
     pub sections: Vec<Section>,
     pub streams: Streams,

@@ -401,7 +401,7 @@ mod tests {
         );
         // Not every publisher announces one.
         assert_eq!(described_as(&response(&[]), name, ""), Ok(honest.clone()));
-        // A file that lies is passed over, since the fields are right.
+        // A file that contradicts the fields is ignored, since the fields are right.
         let newer = [("my_msgs/msg/Wheel", "msg", "float32 speed\n")];
         assert_eq!(
             described_as(&response(&newer), name, &hash),

@@ -137,7 +137,7 @@ fn value(decoder: &mut Decoder<'_>, depth: usize) -> Read<Value> {
         }
         Type::Array => {
             let count = decoder.array()?.unwrap_or(0);
-            // The length may be a lie: memory is allocated as elements come.
+            // The length may be wrong: memory is allocated as elements arrive.
             let mut all = Vec::new();
             for _ in 0..count {
                 all.push(value(decoder, depth + 1)?);

@@ -38,7 +38,7 @@ pub(super) fn pixels(file: &[u8], most: usize) -> Result<Vec<u8>, String> {
     let size = (row + 1).checked_mul(shape.height);
     let size = size.filter(|size| *size <= most.saturating_add(shape.height));
     let size = size.ok_or_else(|| format!("it decodes to more than {most} bytes"))?;
-    // Memory is allocated as data comes: the header may be a lie.
+    // Memory is allocated as data arrives: the header may be wrong.
     let mut rows = Vec::new();
     let mut limited = ZlibDecoder::new(&packed[..]).take(size as u64 + 1);
     let read = limited.read_to_end(&mut rows);

@@ -37,7 +37,7 @@ impl Annotated {
             .filter(|(_, place)| place.is_file())
         {
             match Annotations::read(&Annotations::beside(place)) {
-                // Numbers of several recordings are told apart by the recording's own.
+                // Numbers of several recordings are distinguished by the recording's own.
                 Ok(found) => notes.extend(found.metadata().into_iter().map(|(number, note)| {
                     let number = if places.len() > 1 {
                         format!("{index}-{number}")

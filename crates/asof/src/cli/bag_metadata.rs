@@ -1,4 +1,4 @@
-//! The `metadata.yaml` that rosbag2 wants beside a recording.
+//! The `metadata.yaml` that rosbag2 expects beside a recording.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

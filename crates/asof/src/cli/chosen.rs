@@ -27,7 +27,7 @@ impl Chosen {
         }
     }
 
-    /// The wanted ones among these topics, as far as they are known by now.
+    /// The wanted ones among these topics, as known so far.
     fn wanted(&self, topics: &Topics) -> Topics {
         let summary = self.recording.summary();
         let channels = summary.channels.iter().map(|entry| &entry.channel);

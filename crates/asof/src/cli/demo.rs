@@ -124,7 +124,7 @@ impl DemoVerb {
         self.serving.serve(recording, &name, screen)
     }
 
-    /// A script wants the recording and the prompt; a person wants to see it.
+    /// A script needs the recording and the prompt; a user wants to see it.
     fn is_served(&self) -> bool {
         let has_person = || std::io::stdout().is_terminal() && !self.json;
         !self.no_serve && (self.serve || self.serving.is_addressed() || has_person())

@@ -1,4 +1,4 @@
-//! The page reader against SQLite, row by row; and against files that somebody has tampered with.
+//! Compares the page reader with SQLite row by row, and runs it on tampered files.
 
 use std::path::Path;
 
@@ -193,7 +193,7 @@ proptest! {
     fn pages_say_what_sqlite_says(
         (page_size, rows) in page_sizes().prop_flat_map(|size| (Just(size), rows(size))),
         reserved in prop_oneof![Just(0u8), 1..33u8],
-        // Each deletes one row of so many.
+        // One row of this many is deleted.
         deleted in prop_oneof![Just(0i64), 2..6i64],
         again in rows(4096),
         window in (0..5_000i64, 0..5_000i64),
@@ -395,7 +395,7 @@ impl Random {
     }
 }
 
-/// A long run is behind `ASOF_LONG_TESTS`.
+/// `ASOF_LONG_TESTS` enables a long run.
 #[test]
 fn no_damage_makes_the_page_reader_panic_or_hang() {
     let rounds = if std::env::var_os("ASOF_LONG_TESTS").is_some() {

@@ -319,7 +319,7 @@ impl Session<'_> {
         }
     }
 
-    /// Reports the problems of the recordings, as far as they are known by now.
+    /// Reports the problems of the recordings found so far.
     fn outcome(&self, recordings: &[Placed]) -> Outcome {
         let mut outcome = Outcome::Done;
         for Placed { recording, .. } in recordings {
