@@ -45,6 +45,7 @@ impl Rerun {
     }
 
     /// CPU seconds of loading a recording, and of its dataframe reader for what these topics have at the times of the first.
+    #[cfg(feature = "sql")]
     pub fn query(&self, path: &Path, topics: &[&str]) -> f64 {
         self.measure(&["query", &path.display().to_string(), &topics.join(",")])
     }

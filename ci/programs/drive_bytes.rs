@@ -1,6 +1,6 @@
 //! Writes a drive to standard output in a format that any language can read in a few lines.
 //!
-//! usage: drive_bytes [cdr|protobuf|json] [SECONDS] [SEED] > drive.bin
+//! Usage: `drive_bytes [cdr|protobuf|json] [SECONDS] [SEED] > drive.bin`
 //!
 //! Every record is a kind (`C` or `M`) and fields, each a little-endian `u32` length and bytes.
 //! A channel: number, topic, message encoding, schema name, schema encoding, schema.

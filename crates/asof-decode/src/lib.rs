@@ -84,7 +84,7 @@ pub use path::{FieldPath, PathColumn, PathError, PathPart};
 pub use picture::{Picture, PictureError, PixelNumber, PixelNumbers, picture_type};
 #[cfg(feature = "pictures")]
 pub use pixels::Pixels;
-pub use points::{Beam, PackedField, PackedKind, Scan, ScanError};
+pub use points::{Beam, PackedField, PackedFieldError, PackedKind, Scan, ScanError};
 pub use record::Record;
 pub use rows::{Rows, RowsError};
 pub use stamps::stamps_of;

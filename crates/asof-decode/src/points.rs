@@ -154,28 +154,48 @@ impl PackedKind {
     }
 }
 
+/// Why the packed fields of a message cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PackedFieldError {
+    /// It has no list of fields.
+    #[error("it has no field 'fields'")]
+    NoFields,
+    /// The list holds no structs.
+    #[error("its fields are not structs")]
+    NotStructs,
+    /// The fields have no names.
+    #[error("its fields have no names")]
+    NoNames,
+    /// The fields have no offsets.
+    #[error("its fields have no offsets")]
+    NoOffsets,
+    /// The fields have no types.
+    #[error("its fields have no types")]
+    NoTypes,
+}
+
 impl PackedField {
     /// The packed fields of a message's points or cells, for ROS and Foxglove. Fields of unknown types are skipped.
     ///
     /// # Errors
-    /// What the message lacks, as half a sentence.
-    pub fn all_of(record: &Record) -> Result<Vec<Self>, String> {
-        let items = record.items("fields").ok_or("it has no field 'fields'")?;
-        let items = items.as_struct_opt().ok_or("its fields are not structs")?;
+    /// When the message does not describe its fields.
+    pub fn all_of(record: &Record) -> Result<Vec<Self>, PackedFieldError> {
+        use PackedFieldError as Error;
+        let items = record.items("fields").ok_or(Error::NoFields)?;
+        let items = items.as_struct_opt().ok_or(Error::NotStructs)?;
         let names = items
             .column_by_name("name")
             .and_then(|names| names.as_string_opt::<i32>())
-            .ok_or("its fields have no names")?;
-        let offsets = items
-            .column_by_name("offset")
-            .ok_or("its fields have no offsets")?;
+            .ok_or(Error::NoNames)?;
+        let offsets = items.column_by_name("offset").ok_or(Error::NoOffsets)?;
         let (kinds, is_ros) = match (
             items.column_by_name("datatype"),
             items.column_by_name("type"),
         ) {
             (Some(kinds), _) => (kinds, true),
             (None, Some(kinds)) => (kinds, false),
-            _ => return Err("its fields have no types".to_owned()),
+            _ => return Err(Error::NoTypes),
         };
         let (offsets, kinds) = (numbers(&**offsets), numbers(&**kinds));
         let mut found = Vec::new();

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use asof_core::Stamp;
-use asof_live::{FromSample, Sample};
+use asof_live::{FromSample, Sample, SampleError};
 
 /// A message of the talker.
 struct Spoken {
@@ -15,12 +15,12 @@ struct Spoken {
 }
 
 impl FromSample for Spoken {
-    fn from_sample(sample: Sample) -> Result<Self, String> {
+    fn from_sample(sample: Sample) -> Result<Self, SampleError> {
         let bytes = sample.payload.bytes();
         let (made, text) = bytes.split_first_chunk().ok_or("fewer than eight bytes")?;
         Ok(Spoken {
             made: i64::from_le_bytes(*made).into(),
-            text: String::from_utf8(text.to_vec()).map_err(|error| error.to_string())?,
+            text: String::from_utf8(text.to_vec())?,
         })
     }
 }

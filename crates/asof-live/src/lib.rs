@@ -70,7 +70,7 @@ pub use subscribe::Subscription;
 pub use transforms::{Broadcaster, FilterStats, LiveTransforms, TransformFilter, TransformStats};
 pub use trigger::{Trigger, TriggerError};
 pub use watch::{TopicRate, Watch};
-pub use window::{FromSample, LiveWindow, WindowBuilder};
+pub use window::{FromSample, LiveWindow, SampleError, WindowBuilder};
 
 /// Opens a session with the robot at an address; see [`Address`] for its forms.
 ///

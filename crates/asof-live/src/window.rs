@@ -13,10 +13,16 @@ use asof_window::{
 
 use crate::{LiveError, Robot, Sample, Subscription};
 
+/// Why a sample is not a value: any error, also one made of text (`"too short".into()`).
+pub type SampleError = Box<dyn std::error::Error + Send + Sync>;
+
 /// A type that a window can hold: made from a sample, on the receive thread.
 pub trait FromSample: Sized + Send + Sync + 'static {
-    /// Converts a sample to a value, or returns why it cannot be converted.
-    fn from_sample(sample: Sample) -> Result<Self, String>;
+    /// Converts a sample to a value.
+    ///
+    /// # Errors
+    /// When it cannot be converted; the window counts it and logs the first error.
+    fn from_sample(sample: Sample) -> Result<Self, SampleError>;
 
     /// The memory that the value keeps alive.
     fn weight(&self) -> u64 {
@@ -26,7 +32,7 @@ pub trait FromSample: Sized + Send + Sync + 'static {
 
 /// As received: nothing is decoded or copied.
 impl FromSample for Sample {
-    fn from_sample(sample: Sample) -> Result<Self, String> {
+    fn from_sample(sample: Sample) -> Result<Self, SampleError> {
         Ok(sample)
     }
 
@@ -37,7 +43,7 @@ impl FromSample for Sample {
 
 /// In one piece, as in a recording.
 impl FromSample for Message {
-    fn from_sample(sample: Sample) -> Result<Self, String> {
+    fn from_sample(sample: Sample) -> Result<Self, SampleError> {
         Ok(sample.to_message())
     }
 
@@ -129,7 +135,7 @@ impl<T: FromSample, S: Stamping<T>> WindowBuilder<T, S> {
         let stamping = self.stamping;
         let make = move |sample: Sample| {
             let (transport, source, received) = (sample.transport, sample.source, sample.received);
-            let value = T::from_sample(sample)?;
+            let value = T::from_sample(sample).map_err(|error| error.to_string())?;
             let arrival = Arrival {
                 value: &value,
                 transport,

@@ -23,7 +23,7 @@ pub mod msg;
 mod read;
 
 pub use cdr::CdrWriter;
-pub use definitions::{Definitions, Era, FullDefinition};
+pub use definitions::{Definitions, Era, FullDefinition, MissingDefinition};
 #[cfg(feature = "hash")]
 pub use hash::{differs, type_hash};
 pub use read::{RosDecodeError, RosEncoding, RosReader};

@@ -34,6 +34,21 @@ pub struct MsgError {
     pub reason: String,
 }
 
+/// Why a line cannot be parsed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LineError {
+    /// It is neither a declaration nor a comment.
+    #[error("expected a type and a name, found '{0}'")]
+    NotADeclaration(String),
+    /// What follows the type is not a name.
+    #[error("expected a field's name in '{0}'")]
+    NoName(String),
+    /// The type is malformed.
+    #[error("cannot read the type '{0}'")]
+    BadType(String),
+}
+
 /// What a line declares.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line<'a> {
@@ -139,28 +154,28 @@ pub fn sections<'a>(name: &str, text: &'a str) -> Result<Vec<Section<'a>>, MsgEr
 /// What a line declares.
 ///
 /// # Errors
-/// A sentence about a line that is neither a declaration nor a comment.
-pub fn parse_line(line: &str) -> Result<Line<'_>, String> {
+/// When it is neither a declaration nor a comment.
+pub fn parse_line(line: &str) -> Result<Line<'_>, LineError> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
         return Ok(Line::Nothing);
     }
     let (kind, rest) =
-        split_type(line).ok_or_else(|| format!("expected a type and a name, found '{line}'"))?;
+        split_type(line).ok_or_else(|| LineError::NotADeclaration(line.to_owned()))?;
     let name_len = rest
         .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
         .unwrap_or(rest.len());
     let (name, rest) = rest.split_at(name_len);
     let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
     if !is_name {
-        return Err(format!("expected a field's name in '{line}'"));
+        return Err(LineError::NoName(line.to_owned()));
     }
     if let Some(value) = rest.trim_start().strip_prefix('=') {
         return Ok(Line::Constant { kind, name, value });
     }
     let default = without_comment(rest);
     Ok(Line::Field(MsgField {
-        kind: FieldType::parse(kind).ok_or_else(|| format!("cannot read the type '{kind}'"))?,
+        kind: FieldType::parse(kind).ok_or_else(|| LineError::BadType(kind.to_owned()))?,
         name,
         comment: &rest[default.len()..],
         default: default.trim(),

@@ -167,7 +167,7 @@ fn fields_of(record: &Record) -> std::result::Result<Vec<(String, DataType)>, St
         let names = ["x", "y", "z", "range", "angle", "intensity"];
         return Ok(names.map(|name| named(name, DataType::Float64)).into());
     }
-    let fields = PackedField::all_of(record)?;
+    let fields = PackedField::all_of(record).map_err(|error| error.to_string())?;
     let all = fields.iter().map(|field| {
         let data_type = match field.kind {
             PackedKind::I8 => DataType::Int8,
@@ -416,7 +416,7 @@ impl<'a> Pending<'a> {
             .number("point_step")
             .filter(|size| *size >= 1.0)
             .ok_or("it has no valid point_step")? as usize;
-        let fields = PackedField::all_of(record)?;
+        let fields = PackedField::all_of(record).map_err(|error| error.to_string())?;
         let find = |name: &str| fields.iter().find(|field| field.name == name);
         let is_big = record.number("is_bigendian") == Some(1.0);
         let axes = [find("x"), find("y"), find("z")];

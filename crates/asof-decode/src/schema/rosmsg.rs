@@ -137,7 +137,7 @@ fn parse_section(
             line: section.line + index,
             reason,
         };
-        let declared = match msg::parse_line(line).map_err(syntax)? {
+        let declared = match msg::parse_line(line).map_err(|error| syntax(error.to_string()))? {
             Line::Nothing => continue,
             Line::Constant { kind, name, value } => {
                 result.constants.push(Constant {

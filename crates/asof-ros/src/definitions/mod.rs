@@ -33,6 +33,14 @@ pub struct FullDefinition {
     pub text: String,
 }
 
+/// A type without a definition.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no definition of {name}")]
+pub struct MissingDefinition {
+    /// Its name, `package/msg/Type`.
+    pub name: String,
+}
+
 /// The version of the standard types: three of them have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Era {
@@ -120,19 +128,20 @@ impl Definitions {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn missing_for(&self, name: &str) -> Option<String> {
-        self.definition_of(name, Era::Humble).err()
+        let missing = self.definition_of(name, Era::Humble).err();
+        missing.map(|missing| missing.name)
     }
 
     /// The full definition, in either language.
     ///
     /// # Errors
-    /// The type whose definition is missing.
-    pub fn definition_of(&self, name: &str, era: Era) -> Result<FullDefinition, String> {
+    /// When its definition, or that of a type that it refers to, is missing.
+    pub fn definition_of(&self, name: &str, era: Era) -> Result<FullDefinition, MissingDefinition> {
         let in_messages = self.full_text_of(name, era).map(|text| FullDefinition {
             encoding: "ros2msg",
             text,
         });
-        in_messages.or_else(|missing| {
+        let found = in_messages.or_else(|missing| {
             if self.idl_files.is_empty() {
                 return Err(missing);
             }
@@ -141,7 +150,8 @@ impl Definitions {
                 encoding: "ros2idl",
                 text,
             })
-        })
+        });
+        found.map_err(|name| MissingDefinition { name })
     }
 
     /// The error is the type whose definition is missing.

@@ -111,7 +111,7 @@ fn packed(record: &Record) -> Result<Shown, String> {
             "{width} cells of {cell} bytes do not fit into a row of {row}"
         ));
     }
-    let all = PackedField::all_of(record)?;
+    let all = PackedField::all_of(record).map_err(|error| error.to_string())?;
     let field = all.first().ok_or("its cells have no fields")?;
     let rows = data.chunks_exact(row);
     let height = rows.len();

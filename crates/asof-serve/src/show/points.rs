@@ -44,7 +44,7 @@ fn cloud(record: &Record, wish: &Wish) -> Result<Shown, String> {
         .number("point_step")
         .filter(|&step| step >= 1.0)
         .ok_or("it has no point stride")? as usize;
-    let fields = PackedField::all_of(record)?;
+    let fields = PackedField::all_of(record).map_err(|error| error.to_string())?;
     let field = |name: &str| fields.iter().find(|field| field.name == name);
     let axes = [field("x"), field("y"), field("z")];
     let [Some(x), Some(y), Some(z)] = axes else {
