@@ -1,6 +1,6 @@
 //! A robot's day in time-lapse: the recorder must not grow, and must account for every message that it did not write.
 //!
-//! usage: day FOLDER [HOURS [MESSAGES_PER_SECOND [BYTES]]]
+//! Usage: `day FOLDER [HOURS [MESSAGES_PER_SECOND [BYTES]]]`
 //!
 //! A robot on Zenoh, on this machine, publishes as fast as it is received, by its own clock. The recorder logs by that
 //! clock (`/clock`), splits by it every ten minutes, and deletes files beyond a quota. A line for each hour has the
