@@ -190,7 +190,7 @@ void settings_that_disagree() {
     CHECK(segment.is_writer_alive());
 
     const auto bumper = name("bumper");
-    CHECK(has(refusal([&] { asof::LatchResetter first(bumper); }), "is not there"));
+    CHECK(has(refusal([&] { asof::LatchResetter first(bumper); }), "does not exist"));
     asof::LatchTrigger trigger(bumper, 100ms);
     asof::LatchResetter resetter(bumper);
     asof::LatchObserver observer(bumper);
@@ -198,7 +198,7 @@ void settings_that_disagree() {
 }
 
 void permissions() {
-    CHECK(has(refusal([] { asof::set_permissions(0060); }), "the owner has to read and write"));
+    CHECK(has(refusal([] { asof::set_permissions(0060); }), "the owner needs read and write"));
     asof::set_permissions(0640);
     const auto topic = name("permissions");
     asof::LatestWriter<double> writer(topic);
