@@ -17,7 +17,7 @@ use nalgebra::Isometry3;
 
 use crate::buffer::TransformBuffer;
 use crate::error::LookupError;
-use crate::graph::{Edge, Extrapolation, Stop};
+use crate::graph::{Edge, Extrapolation, Graph, Stop};
 use crate::name::FrameName;
 use crate::shelf::Spot;
 use crate::sync::locked;
@@ -228,32 +228,13 @@ impl Wait {
         let buffer = self.buffer.clone();
         let graph = buffer.graph();
         let t = self.at.nanos();
-        // No edge is added, removed or moved while this is held.
+        // No edge is added, removed or moved while this is held. Samples of existing edges do arrive.
         let change = graph.change();
-        let read = |edge: &Edge| edge.step(&graph.pool, t, Extrapolation::Refuse);
-        let (mut edges, mut needs) = (Vec::new(), NEW_EDGE);
-        if let (Some(target), Some(source)) = (graph.find(&self.target), graph.find(&self.source)) {
-            match graph.meet(target, source, read) {
-                Ok(_) => return false,
-                Err(Stop::At(..)) if graph.is_in_order() && graph.never_meet(target, source) => {}
-                Err(Stop::At(..)) => {
-                    // Both paths end somewhere: one of these edges is needed, but which is unknown.
-                    edges = graph.missed([target, source], read);
-                    if graph.is_in_order() {
-                        needs = MOVED;
-                    }
-                }
-                Err(Stop::Disconnected | Stop::Circle(_)) => {}
-            }
-        }
-        for edge in edges {
-            let held = edge.history.hold();
-            if edge.at(&graph.pool, t).is_ok() {
-                drop(held);
-                drop(change);
-                self.unregister();
-                return false;
-            }
+        let Some((edges, needs)) = self.lacks(graph) else {
+            return false;
+        };
+        for edge in &edges {
+            let _held = edge.history.hold();
             // Until the newest sample reaches it, or any late sample arrives.
             let newest = edge.range(&graph.pool).map(|(_, newest)| newest);
             let needed = match newest {
@@ -267,8 +248,43 @@ impl Wait {
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         graph.waiters.add(id, needs, waker.clone());
         self.registered.push((Registry::Tree, id));
+        // A sample that arrived before this wait was registered with its edge has woken nothing: without it, other
+        // edges are missing, or none. From here on, whatever arrives at these edges wakes.
+        let is_same = |(again, needs_again): (Vec<&Edge>, i64)| {
+            needs_again == needs
+                && again.len() == edges.len()
+                && again.iter().zip(&edges).all(|(a, b)| std::ptr::eq(*a, *b))
+        };
+        let is_registered = self.lacks(graph).is_some_and(is_same);
         drop(change);
-        true
+        if !is_registered {
+            self.unregister();
+        }
+        is_registered
+    }
+
+    /// The edges without which there is no transform, and what the tree needs; `None` if nothing is missing. The
+    /// edges are read one after the other, so samples that arrive meanwhile may be in only a part of the result.
+    fn lacks<'a>(&self, graph: &'a Graph) -> Option<(Vec<&'a Edge>, i64)> {
+        let t = self.at.nanos();
+        let read = |edge: &'a Edge| edge.step(&graph.pool, t, Extrapolation::Refuse);
+        let (Some(target), Some(source)) = (graph.find(&self.target), graph.find(&self.source))
+        else {
+            return Some((Vec::new(), NEW_EDGE));
+        };
+        match graph.meet(target, source, read) {
+            Ok(_) => None,
+            Err(Stop::At(..)) if graph.is_in_order() && graph.never_meet(target, source) => {
+                Some((Vec::new(), NEW_EDGE))
+            }
+            Err(Stop::At(..)) => {
+                // Both paths end somewhere: one of these edges is needed, but which is unknown.
+                let edges = graph.missed([target, source], read);
+                let needs = if graph.is_in_order() { MOVED } else { NEW_EDGE };
+                Some((edges, needs))
+            }
+            Err(Stop::Disconnected | Stop::Circle(_)) => Some((Vec::new(), NEW_EDGE)),
+        }
     }
 
     fn unregister(&mut self) {

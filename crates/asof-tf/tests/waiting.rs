@@ -4,7 +4,7 @@
 #![allow(clippy::float_cmp)]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -167,6 +167,56 @@ fn a_dropped_future_is_forgotten() {
     buffer.update("a", "b", at(20), shift(0.0)).expect("good");
     assert_eq!(count.0.load(Ordering::SeqCst), 0);
     assert_eq!(Arc::strong_count(&count), 2);
+}
+
+/// A wait that is registered while what it waits for arrives is woken, or finds it: with an edge that is missing as
+/// well but not needed, and without. Nothing here depends on how long anything takes.
+#[test]
+fn a_sample_that_arrives_while_a_wait_is_registered_wakes_it() {
+    let rounds = if cfg!(miri) { 20 } else { 20_000 };
+    for has_more_above in [false, true] {
+        let buffer = TransformBuffer::new();
+        let set = |parent, child, t| {
+            buffer
+                .update(parent, child, at(t), shift(0.0))
+                .expect("good");
+        };
+        if has_more_above {
+            // Nothing above the frame in which the two meet is ever there at the times that are waited for.
+            set("map", "a", -1);
+        }
+        set("a", "b", 0);
+        let (asked, stored) = (AtomicI64::new(0), AtomicI64::new(0));
+        let mut is_lost = false;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 1..=rounds {
+                    while asked.load(Ordering::Acquire) < round {
+                        std::thread::yield_now();
+                    }
+                    // A little later in each round, so that it meets every step of the registration.
+                    for _ in 0..round % 200 {
+                        std::hint::spin_loop();
+                    }
+                    set("a", "b", round);
+                    stored.store(round, Ordering::Release);
+                }
+            });
+            for round in 1..=rounds {
+                let count = Arc::new(Count::default());
+                let waker = Waker::from(Arc::clone(&count));
+                let mut wait = Box::pin(buffer.wait("a", "b", at(round), None));
+                asked.store(round, Ordering::Release);
+                let poll = wait.as_mut().poll(&mut Context::from_waker(&waker));
+                while stored.load(Ordering::Acquire) < round {
+                    std::thread::yield_now();
+                }
+                is_lost |= poll.is_pending() && count.0.load(Ordering::SeqCst) == 0;
+            }
+        });
+        // Not in the loop: a panic there would leave the writer waiting.
+        assert!(!is_lost, "a wait for a sample that is there is not woken");
+    }
 }
 
 #[test]
