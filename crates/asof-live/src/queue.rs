@@ -165,6 +165,11 @@ impl Queue {
 
     pub fn push(&self, mut sample: Sample) {
         let weight = sample.weight();
+        let mut state = self.state.lock();
+        if state.is_closed {
+            return;
+        }
+        // Under the lock: what finds no clock is then among what the first time of the clock releases.
         let is_early = match &self.clock {
             None => false,
             Some(clock) => {
@@ -173,10 +178,6 @@ impl Queue {
                 time == CLOCK_UNKNOWN
             }
         };
-        let mut state = self.state.lock();
-        if state.is_closed {
-            return;
-        }
         let topic = || format!("{}{}", sample.prefix, sample.channel.topic);
         if is_early {
             // It will not be sent again once the clock is there.
@@ -224,7 +225,14 @@ impl Queue {
     }
 
     pub fn close(&self) {
-        self.state.lock().is_closed = true;
+        let mut state = self.state.lock();
+        state.is_closed = true;
+        // The clock that these waited for never came.
+        for sample in std::mem::take(&mut state.before_clock) {
+            let topic = format!("{}{}", sample.prefix, sample.channel.topic);
+            state.report_of(&topic).early += 1;
+        }
+        drop(state);
         self.arrived.notify_all();
     }
 
@@ -579,6 +587,17 @@ mod tests {
             .map(|sample| (sample.channel.topic.as_str(), sample.received.nanos()))
             .collect();
         assert_eq!(waiting, [("/tf_static", 5_000), ("/scan", 5_000)]);
+    }
+
+    #[test]
+    fn what_waited_for_a_clock_that_never_came_is_counted() {
+        let queue = Queue::new(&RecordOptions {
+            sim_time: true,
+            ..RecordOptions::default()
+        });
+        queue.push(sample("/tf_static", 10));
+        queue.close();
+        assert_eq!(queue.report().0["/tf_static"].early, 1);
     }
 
     /// Records the times that it receives.
