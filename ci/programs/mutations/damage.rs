@@ -1,31 +1,28 @@
 //! What happens to a file.
 
-/// Splitmix64: the same number must make the same file tomorrow.
-pub struct Dice(u64);
+use asof_core::testing::Random;
+
+/// What is done to the file of this number; the same in every run.
+pub struct Dice(Random);
 
 impl Dice {
     pub fn new(format: &str, number: u64) -> Self {
         let salt = format
             .bytes()
             .fold(7, |sum, byte| sum * 31 + u64::from(byte));
-        let mut dice = Dice(salt);
-        dice.0 = dice
-            .next()
-            .wrapping_add(number.wrapping_mul(0x2545_f491_4f6c_dd1d));
-        dice
+        let seed = Random::new(salt).next();
+        Dice(Random::new(
+            seed.wrapping_add(number.wrapping_mul(0x2545_f491_4f6c_dd1d)),
+        ))
     }
 
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next()
     }
 
     /// Less than the limit; 0 where that is 0.
     fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
+        self.0.below(limit)
     }
 
     fn one_of<T: Copy>(&mut self, all: &[T]) -> T {

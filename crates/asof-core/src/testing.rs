@@ -31,6 +31,32 @@ use std::time::{Duration, Instant};
 
 use crate::{Batch, Follow, FollowEnd, Followed, Message, Query, Source, Stamp, TimeRange, Topics};
 
+/// Numbers that look random and are the same in every run (SplitMix64), for tests that damage files.
+#[derive(Debug, Clone)]
+pub struct Random(u64);
+
+impl Random {
+    /// The numbers of this seed.
+    pub fn new(seed: u64) -> Self {
+        Random(seed)
+    }
+
+    /// The next number.
+    #[allow(clippy::should_implement_trait, reason = "it never ends")]
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number less than the limit; 0 for a limit of 0.
+    pub fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
+    }
+}
+
 /// A message with its position in the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Placed {

@@ -6,22 +6,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-/// Splitmix64: a test must give the same files tomorrow.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
-    }
-}
+use asof_core::testing::Random;
 
 /// Where each top-level record starts.
 fn record_starts(bytes: &[u8]) -> Vec<usize> {
@@ -127,7 +112,7 @@ fn a_file_that_was_tampered_with_ends_in_an_answer_or_an_error() {
     let mut slowest = (Duration::ZERO, 0);
     let mut seen = 0;
     for seed in 0..count {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let base = &bases[random.below(bases.len())];
         let bytes = mutate(base, &mut random);
         let start = Instant::now();

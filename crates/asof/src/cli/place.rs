@@ -523,13 +523,8 @@ fn open_one(place: &Path, options: &OpenOptions) -> anyhow::Result<Box<dyn Recor
 
 /// Rejects a place that can never be opened, with the reason.
 fn openable(place: &Path) -> anyhow::Result<()> {
-    if let Some(scheme) = scheme_of(place).filter(|scheme| !is_readable(scheme)) {
+    if let Some(scheme) = scheme_of(place).filter(|scheme| !is_remote(scheme)) {
         let place = shown_place(place);
-        if is_remote(scheme) {
-            return Err(anyhow!(
-                "cannot open {place}: this asof was built without {scheme} addresses; build it with `--features remote`, or download the file"
-            ));
-        }
         if live::is_robot(Path::new(&place)) {
             return Err(anyhow!(
                 "cannot open {place}: it is a running robot, and this command is for recordings; record it first: \
@@ -551,11 +546,7 @@ fn openable(place: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether files at such addresses are read in place, which needs the feature `remote`.
-fn is_readable(scheme: &str) -> bool {
-    cfg!(feature = "remote") && is_remote(scheme)
-}
-
+/// Whether files at such addresses are read in place, in a build with the feature `remote`.
 fn is_remote(scheme: &str) -> bool {
     asof_formats::REMOTE_SCHEMES.contains(&scheme)
 }

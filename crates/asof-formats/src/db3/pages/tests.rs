@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use asof_core::testing::Random;
 use proptest::prelude::*;
 use rusqlite::Connection;
 use rusqlite::types::{Value, ValueRef};
@@ -382,19 +383,6 @@ fn varied(path: &Path) -> (Vec<u8>, u32, Columns, u32) {
     (std::fs::read(path).expect("reads"), root, columns, times)
 }
 
-/// Splitmix64: a test must give the same files tomorrow.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % limit.max(1) as u64) as usize
-    }
-}
-
 /// `ASOF_LONG_TESTS` enables a long run.
 #[test]
 fn no_damage_makes_the_page_reader_panic_or_hang() {
@@ -405,7 +393,7 @@ fn no_damage_makes_the_page_reader_panic_or_hang() {
     };
     let folder = tempfile::tempdir().expect("a folder");
     let (whole, root, columns, times) = varied(&folder.path().join("run.db3"));
-    let mut random = Random(4);
+    let mut random = Random::new(4);
     let (mut good, mut refused) = (0, 0);
     for _ in 0..rounds {
         let mut bytes = whole.clone();
