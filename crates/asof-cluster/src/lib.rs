@@ -4,6 +4,24 @@
 //! with the tables and functions of asof-sql. A `ClusterClient` plans a query locally and sends the plan: its
 //! leaves are slices of recordings, by address. An executor opens only recordings under the roots that it was started with.
 //!
+//! ```no_run
+//! # #[cfg(feature = "engine")]
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::sync::Arc;
+//! use asof_cluster::ClusterClient;
+//! use asof_sql::{Database, RecordingAddress, SqlOptions};
+//!
+//! let cluster = Arc::new(ClusterClient::connect("10.0.0.5:50050")?);
+//! let recording = Arc::from(asof_formats::open("/fleet/run.mcap")?);
+//! let address = RecordingAddress { name: "run".into(), address: "/fleet/run.mcap".into(), size: None };
+//! let database = Database::on_cluster(vec![(address, recording)], SqlOptions::default(), cluster)?;
+//! let rows = database.collect("SELECT count(*) FROM imu WHERE angular_velocity.z > 1")?;
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "engine"))]
+//! # fn main() {}
+//! ```
+//!
 //! Everything needs the feature `engine`: without it this crate is empty, so that a build of all of asof does not wait
 //! for Ballista.
 
