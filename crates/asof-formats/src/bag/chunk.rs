@@ -438,7 +438,7 @@ impl<'a> Walk<'a> {
             }
         } else if fields.op == Some(op::MESSAGE) {
             let message = format!(
-                "chunk: {} at byte {} of its contents has no connection or time; it is left out",
+                "chunk: {} at byte {} of its contents has no connection or time; it is skipped",
                 name_of(fields.op),
                 frame.at
             );
@@ -452,7 +452,7 @@ impl<'a> Walk<'a> {
         let len = self.buffer.len();
         let next = find_record(self.buffer, at + 1, len as u64).unwrap_or(len);
         let message = format!(
-            "chunk: {} bytes from byte {at} of its contents are not a record; they are left out",
+            "chunk: {} bytes from byte {at} of its contents are not a record; they are skipped",
             next - at
         );
         self.bag

@@ -18,7 +18,7 @@ pub(crate) fn open(storage: &dyn Storage) -> Result<Opened, SourceError> {
         Some((frame, fields))
     });
     let Some((frame, fields)) = parsed else {
-        let message = "the bag's header cannot be read; the file was walked instead";
+        let message = "the bag's header cannot be read; the file was scanned instead";
         let offset = MAGIC.len() as u64;
         problems.push(Problem::at(ProblemKind::BadRecord, offset, message));
         return walk(storage, offset, problems);
@@ -34,7 +34,7 @@ pub(crate) fn open(storage: &dyn Storage) -> Result<Opened, SourceError> {
     }
     if index < frame.end() || index > size {
         let message = format!(
-            "the index should be at byte {index} of {size}, where it cannot be; the file was walked instead"
+            "the index should be at byte {index} of {size}, where it cannot be; the file was scanned instead"
         );
         let kind = if index > size {
             ProblemKind::Truncated
@@ -113,7 +113,7 @@ fn read_index(
     while at < bytes.len() {
         let offset = index + at as u64;
         let bad = |what: &str| {
-            let message = format!("{what}; the file was walked instead");
+            let message = format!("{what}; the file was scanned instead");
             Ok(Err(Problem::at(ProblemKind::BadIndex, offset, message)))
         };
         let parsed = Frame::parse(at as u64, &bytes[at..]).and_then(|(frame, header)| {
@@ -145,7 +145,7 @@ fn read_index(
     };
     if is_short(declared.chunk_count, sections.len()) || is_short(declared.conn_count, defined) {
         let message = format!(
-            "the index lists {} chunks and {defined} connections, fewer than the {} and {} that the bag's header counts; the file was walked instead",
+            "the index lists {} chunks and {defined} connections, fewer than the {} and {} that the bag's header counts; the file was scanned instead",
             sections.len(),
             declared.chunk_count.unwrap_or(0),
             declared.conn_count.unwrap_or(0)

@@ -204,14 +204,14 @@ impl<'a> Scan<'a> {
             Some(next) => (
                 ProblemKind::BadRecord,
                 format!(
-                    "{what} says that it is {} bytes long, but another record starts {} bytes after it; it is left out",
+                    "{what} says that it is {} bytes long, but another record starts {} bytes after it; it is skipped",
                     frame.data_len,
                     next - frame.at
                 ),
             ),
             None => (
                 ProblemKind::Truncated,
-                format!("the file ends in the middle of {what}; it is left out"),
+                format!("the file ends in the middle of {what}; it is skipped"),
             ),
         };
         self.problems.push(Problem::at(kind, frame.at, message));
@@ -247,7 +247,7 @@ impl<'a> Scan<'a> {
         // The damage may have been one of them.
         self.indexes = None;
         let next = self.find(at + 1, end)?.unwrap_or(end);
-        let message = format!("{} bytes are not a record; they are left out", next - at);
+        let message = format!("{} bytes are not a record; they are skipped", next - at);
         self.problems
             .push(Problem::at(ProblemKind::Garbage, at, message));
         Ok(next)

@@ -84,7 +84,7 @@ impl Database {
     pub fn missing_end(&self) -> Option<Problem> {
         self.cut.map(|(is, should_be)| {
             let message = format!(
-                "the file ends after {is} of {should_be} bytes; what was in the rest is left out"
+                "the file ends after {is} of {should_be} bytes; what was in the rest is skipped"
             );
             Problem::at(ProblemKind::Truncated, is, message)
         })

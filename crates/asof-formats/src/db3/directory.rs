@@ -156,7 +156,7 @@ impl Directory {
         };
         if odd > 0 {
             let message =
-                format!("{odd} messages have no number as topic or time; they are left out");
+                format!("{odd} messages have no number as topic or time; they are skipped");
             problems.push(Problem::whole(ProblemKind::BadRecord, message));
         }
         directory.count();
@@ -447,7 +447,7 @@ impl Loss {
             id => format!("after message id {id}"),
         };
         let message = format!(
-            "the file is damaged {place} ({}); what could not be read is left out",
+            "the file is damaged {place} ({}); what could not be read is skipped",
             self.error
         );
         Problem::whole(ProblemKind::BadRecord, message)

@@ -162,7 +162,7 @@ impl Db3 {
         report(ProblemKind::BadIndex, seen.outside, what);
         // A scan has reported these already.
         if is_news {
-            let what = "have no number as topic or time; they are left out";
+            let what = "have no number as topic or time; they are skipped";
             report(ProblemKind::BadRecord, seen.odd, what);
             let what = "are on undefined topics and were skipped";
             report(ProblemKind::UnknownReference, seen.unknown, what);
@@ -173,7 +173,7 @@ impl Db3 {
     }
 
     pub(super) fn report_message(&self, id: i64, fault: &str) {
-        let message = format!("message id {id}: {fault}; it is left out");
+        let message = format!("message id {id}: {fault}; it is skipped");
         self.report(Problem::whole(ProblemKind::BadRecord, message));
     }
 

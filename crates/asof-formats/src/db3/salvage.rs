@@ -88,7 +88,7 @@ impl Salvaged {
             };
             if !is_whole(&file, size as u64, &table, &row.payload, &mut taken) {
                 let message = format!(
-                    "message id {}: the rest of its payload of {} bytes is missing or damaged; it is left out",
+                    "message id {}: the rest of its payload of {} bytes is missing or damaged; it is skipped",
                     place.id, row.payload.len
                 );
                 problems.push(Problem::whole(ProblemKind::BadRecord, message));

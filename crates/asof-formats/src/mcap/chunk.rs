@@ -495,7 +495,7 @@ impl<'a> Walk<'a> {
     fn report_stop(&self, at: usize, what: &str) {
         let left = self.buffer.len() - at;
         let message = format!(
-            "chunk: {what} at byte {at} of its contents; the {left} bytes from there are left out"
+            "chunk: {what} at byte {at} of its contents; the {left} bytes from there are skipped"
         );
         self.file
             .report(Problem::at(ProblemKind::BadRecord, self.base, message));

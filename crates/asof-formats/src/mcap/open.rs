@@ -127,7 +127,7 @@ fn read_summary(storage: &dyn Storage) -> Result<Option<RawSummary>, Setback> {
     }
     if footer.summary_start < MAGIC_LEN || footer.summary_start > footer_offset {
         let message = format!(
-            "the footer puts the summary at byte {}, which is outside of the file; the file was walked instead",
+            "the footer puts the summary at byte {}, which is outside of the file; the file was scanned instead",
             footer.summary_start
         );
         return Err(Setback::Scan(Problem::at(
@@ -145,7 +145,7 @@ fn read_summary(storage: &dyn Storage) -> Result<Option<RawSummary>, Setback> {
             return Err(Setback::Scan(Problem::at(
                 ProblemKind::BadChecksum,
                 footer.summary_start,
-                "the summary's checksum is wrong; the file was walked instead",
+                "the summary's checksum is wrong; the file was scanned instead",
             )));
         }
     }
@@ -167,7 +167,7 @@ fn parse_summary(start: u64, section: &[u8]) -> Result<RawSummary, Setback> {
         let offset = start + at as u64;
         let bad = |why: &str| {
             let message = format!(
-                "a record of the summary cannot be read ({why}); the file was walked instead"
+                "a record of the summary cannot be read ({why}); the file was scanned instead"
             );
             Setback::Scan(Problem::at(ProblemKind::BadRecord, offset, message))
         };
@@ -270,7 +270,7 @@ fn by_summary(
     for (section, end) in summary.sections.into_iter().zip(summary.chunk_ends) {
         if section.offset < start || end > summary.start {
             let message = format!(
-                "a chunk index points to bytes {} to {end}, outside of the file's data; the file was walked instead",
+                "a chunk index points to bytes {} to {end}, outside of the file's data; the file was scanned instead",
                 section.offset
             );
             return Err(Setback::Scan(Problem::at(
@@ -316,7 +316,7 @@ fn by_summary(
     for (from, to) in known {
         if from < at {
             let message =
-                format!("two indexes claim the bytes at {from}; the file was walked instead");
+                format!("two indexes claim the bytes at {from}; the file was scanned instead");
             return Err(Setback::Scan(Problem::at(
                 ProblemKind::BadIndex,
                 summary.start,
@@ -373,7 +373,7 @@ fn is_believable(statistics: &records::Statistics, chunks: &[Section], others: &
 
 fn bad_pointer(offset: u64, what: &str, name: &str) -> Problem {
     let message = format!(
-        "the index of {what} '{name}' points outside of the file's data; the file was walked instead"
+        "the index of {what} '{name}' points outside of the file's data; the file was scanned instead"
     );
     Problem::at(ProblemKind::BadIndex, offset, message)
 }

@@ -66,7 +66,7 @@ pub(super) fn no_footer(size: u64) -> Problem {
     Problem::at(
         ProblemKind::Truncated,
         size,
-        "the file has no footer at its end: it was cut, or never closed; the file was walked instead",
+        "the file has no footer at its end: it was cut, or never closed; the file was scanned instead",
     )
 }
 
@@ -398,7 +398,7 @@ impl<'a> Scan<'a> {
                 "its readable front is kept",
             )
         };
-        let what = if salvaged { kept } else { "it is left out" };
+        let what = if salvaged { kept } else { "it is skipped" };
         let problem = Problem::at(kind, header.offset, format!("{message}; {what}"));
         self.problems.push(problem);
         Ok(reach)
@@ -415,7 +415,7 @@ impl<'a> Scan<'a> {
                 .push(Problem::at(ProblemKind::BadRecord, at, message));
             return Ok(next);
         }
-        let message = format!("{} bytes are not a record; they are left out", next - at);
+        let message = format!("{} bytes are not a record; they are skipped", next - at);
         let is_cut = next == end && next - at < HEADER_LEN;
         let kind = if is_cut {
             ProblemKind::Truncated
@@ -496,7 +496,7 @@ impl<'a> Scan<'a> {
 
     fn report_bad_record(&mut self, header: RecordHeader, why: &str) {
         let message = format!(
-            "{} cannot be read ({why}); it is left out",
+            "{} cannot be read ({why}); it is skipped",
             name_of(header.opcode)
         );
         self.problems

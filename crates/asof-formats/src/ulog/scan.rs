@@ -292,7 +292,7 @@ impl Scan {
     }
 
     fn bad(&mut self, head: Head, what: &str, why: &str) {
-        let message = format!("{what} cannot be read: {why}; it is left out");
+        let message = format!("{what} cannot be read: {why}; it is skipped");
         self.problems
             .push(Problem::at(ProblemKind::BadRecord, head.offset, message));
     }
@@ -302,17 +302,17 @@ impl Scan {
             Met::Garbage { offset, len } => Problem::at(
                 ProblemKind::Garbage,
                 *offset,
-                format!("{len} bytes are not a message; they are left out"),
+                format!("{len} bytes are not a message; they are skipped"),
             ),
             Met::Cut(head) if is_end_of_file => Problem::at(
                 ProblemKind::Truncated,
                 head.offset,
-                "the file ends in the middle of a message; it is left out",
+                "the file ends in the middle of a message; it is skipped",
             ),
             Met::Cut(head) => Problem::at(
                 ProblemKind::Truncated,
                 head.offset,
-                "the log was cut in the middle of a message before more was appended; it is left out",
+                "the log was cut in the middle of a message before more was appended; it is skipped",
             ),
             Met::Message(..) => return,
         };

@@ -46,7 +46,7 @@ impl Annotated {
                     };
                     (number, note)
                 })),
-                Err(error) => screen.warning(format_args!("annotations are left out: {error}")),
+                Err(error) => screen.warning(format_args!("annotations are skipped: {error}")),
             }
         }
         if notes.is_empty() {
