@@ -17,10 +17,9 @@ build_asof_with_engine() {
     cargo build --quiet "${engine[@]}" --bin asof --test sql
 }
 
-# Runs cargo on models of loom, in a target folder that they share. Optimized a little: more takes longer to compile than it saves.
+# Runs cargo on models of loom, in a target folder that they share.
 under_loom() {
-    RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$target/loom" \
-        CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 "$@"
+    RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$target/loom" "$@"
 }
 
 # Says what a suite leaves out, in the one form that the gate counts and repeats.

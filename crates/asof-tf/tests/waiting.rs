@@ -173,7 +173,7 @@ fn a_dropped_future_is_forgotten() {
 /// well but not needed, and without. Nothing here depends on how long anything takes.
 #[test]
 fn a_sample_that_arrives_while_a_wait_is_registered_wakes_it() {
-    let rounds = if cfg!(miri) { 20 } else { 20_000 };
+    let rounds = if cfg!(miri) { 4 } else { 20_000 };
     for has_more_above in [false, true] {
         let buffer = TransformBuffer::new();
         let set = |parent, child, t| {
