@@ -10,7 +10,7 @@ build_asof() {
 
 # Everything that has the SQL engine in it is built with this one choice of packages and features: another one would compile
 # DataFusion again, a quarter of an hour of CPU time. An array, for `cargo … "${engine[@]}"`.
-engine=(-p asof-sql -p asof-cluster -p asof --features asof/cluster)
+engine=(-p asof-sql -p asof-cluster -p asof-cli --features asof-cli/cluster)
 
 # The command with the engine, in $target/debug. A test among the targets brings in the features that tests have.
 build_asof_with_engine() {

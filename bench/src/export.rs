@@ -55,6 +55,6 @@ fn export_with(path: &Path, tables: &Path, more: &[&str]) {
     words.push(tables.into());
     words.extend(more.iter().map(OsString::from));
     words.push(path.into());
-    let code = asof::cli::main_with(words);
+    let code = asof_cli::main_with(words);
     assert_eq!(code, ExitCode::SUCCESS, "the export failed");
 }

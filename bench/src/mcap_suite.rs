@@ -24,7 +24,7 @@ pub fn run(bench: &mut Bench) {
     iterate_all(bench, "iterate_all_large", &files.large, default_threads());
     one_topic(bench, &files.small);
     five_percent(bench, &files.small);
-    backfill(bench, &files.both);
+    latest_at(bench, &files.both);
     open_summary(bench, &files.small);
     peak_memory(bench, &files.both);
 }
@@ -247,13 +247,13 @@ fn five_percent(bench: &Bench, path: &Path) {
     bench.case("five_percent_of_time", "ms", 7, contenders);
 }
 
-fn backfill(bench: &Bench, path: &Path) {
+fn latest_at(bench: &Bench, path: &Path) {
     if !bench.wants("backfill_at_end") {
         return;
     }
     let file = open(path, default_threads());
     let (end, topics) = (file.summary().range.end, file.summary().topics().len());
-    file.backfill(&Topics::All, end).expect("reads");
+    file.latest_at(&Topics::All, end).expect("reads");
     let counters = file.read_stats().expect("counts");
     eprintln!(
         "backfill of {topics} topics at the end decompresses {} chunks",
@@ -266,7 +266,7 @@ fn backfill(bench: &Bench, path: &Path) {
     let contenders = vec![
         answering("asof", answer, || {
             let file = open(path, default_threads());
-            let batch = file.backfill(&Topics::All, end).expect("reads");
+            let batch = file.latest_at(&Topics::All, end).expect("reads");
             batch.iter().map(|m| look(m.payload)).sum()
         }),
         answering("mcap", answer, || {

@@ -41,7 +41,7 @@ pub fn run(bench: &Bench) {
     for _ in 0..SEEKS {
         let at = range.start.plus_nanos(dice(range.duration_nanos()));
         let start = Instant::now();
-        let known = cache.backfill(&Topics::All, at).expect("answers");
+        let known = cache.latest_at(&Topics::All, at).expect("answers");
         let next = Stamp::from_nanos(at.nanos() + 1);
         let query = Query::all().between(TimeRange::new(next, at.plus_nanos(100_000_000)));
         super::drain(head.read(&query));

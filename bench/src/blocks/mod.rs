@@ -30,7 +30,7 @@ pub fn run(bench: &mut Bench) {
     let peer = |case| studio.as_ref().and_then(|studio| studio.contender(case));
     cold(bench, &peer);
     warm(bench, &peer);
-    backfill(bench, &peer);
+    latest_at(bench, &peer);
     step_back(bench, &peer);
     many_blocks(bench);
     seeks(bench);
@@ -165,7 +165,7 @@ fn warm(bench: &Bench, peer: Peer<'_>) {
     }
 }
 
-fn backfill(bench: &Bench, peer: Peer<'_>) {
+fn latest_at(bench: &Bench, peer: Peer<'_>) {
     let messages = 100_000;
     let ticks = Ticks::new(100, messages, 1_000_000, 100);
     let cases = [
@@ -187,7 +187,7 @@ fn backfill(bench: &Bench, peer: Peer<'_>) {
         let ask = || {
             for _ in 0..calls {
                 let at = Stamp::from_nanos(percent * from + dice(percent * parts));
-                black_box(cache.backfill(&Topics::All, at).expect("answers"));
+                black_box(cache.latest_at(&Topics::All, at).expect("answers"));
             }
         };
         let other = (parts == 100).then(|| peer(case)).flatten();
@@ -214,7 +214,7 @@ fn backfill(bench: &Bench, peer: Peer<'_>) {
     let ask = || {
         for _ in 0..calls {
             let at = Stamp::from_nanos(dice(ticks.end().nanos()));
-            black_box(cache.backfill(&topics, at).expect("answers"));
+            black_box(cache.latest_at(&topics, at).expect("answers"));
         }
     };
     bench.case(
@@ -283,7 +283,7 @@ fn many_blocks(bench: &Bench) {
         let ask = || {
             for _ in 0..calls {
                 let at = Stamp::from_nanos(places(9_999 * 1_000_000));
-                black_box(cache.backfill(&topics, at).expect("answers"));
+                black_box(cache.latest_at(&topics, at).expect("answers"));
             }
         };
         bench.case(
@@ -348,7 +348,7 @@ fn seeks(bench: &Bench) {
         let query =
             Query::all().between(TimeRange::new(start, start.plus_nanos(1_012_000_000 - 1)));
         cpu(|| {
-            black_box(cache.backfill(&Topics::All, start).expect("answers"));
+            black_box(cache.latest_at(&Topics::All, start).expect("answers"));
             drain(cache.read(&query).expect("reads"));
         })
     };

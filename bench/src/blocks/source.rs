@@ -117,7 +117,7 @@ impl Source for TicksSource {
         })))
     }
 
-    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+    fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
         let ticks = &self.0;
         let last = at.nanos().div_euclid(ticks.period).min(ticks.messages - 1);
         let count = ticks.channels.len() as i64;

@@ -155,7 +155,7 @@ impl Worker<'_> {
             },
         });
         let words = [OsString::from("asof")].into_iter().chain(filled).collect();
-        let code = catch_unwind(AssertUnwindSafe(|| asof::cli::main_with(words)));
+        let code = catch_unwind(AssertUnwindSafe(|| asof_cli::main_with(words)));
         io::stdout().flush()?;
         Ok(Answer {
             code: code.map_or(101, number_of),

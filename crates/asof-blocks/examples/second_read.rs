@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let middle = cache.summary().range;
     let middle = middle.start.plus_nanos(middle.duration_nanos() / 2);
     let start = Instant::now();
-    let known = cache.backfill(&Topics::All, middle)?;
+    let known = cache.latest_at(&Topics::All, middle)?;
     println!(
         "as of {middle}: {} topics known, found in {:.1?}",
         known.len(),

@@ -208,8 +208,8 @@ impl Source for BlockCache {
         Ok(Box::new(self.read_as(query, HeadClass::Preload)))
     }
 
-    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-        crate::backfill::backfill(&self.shared, topics, at)
+    fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+        crate::latest_at::latest_at(&self.shared, topics, at)
     }
 
     fn growth(&self) -> Growth {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use asof_core::{Batch, Channel, Query, Row, SourceError, Stamp, TimeRange, Topics};
 use rustc_hash::FxHashMap;
 
-use crate::backfill::Answers;
 use crate::head::{Direction, HeadClass, HeadOptions, ReadHead};
+use crate::latest_at::Answers;
 use crate::names::TopicId;
 use crate::order::in_order;
 use crate::reverse::Reverse;

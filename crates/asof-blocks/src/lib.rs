@@ -28,7 +28,7 @@
 //! }
 //! assert_eq!(cache.stats().source_reads, 1);
 //!
-//! let known = cache.backfill(&Topics::All, Stamp::from_nanos(4_500_000_000))?;
+//! let known = cache.latest_at(&Topics::All, Stamp::from_nanos(4_500_000_000))?;
 //! assert_eq!(known.get(0).map(|message| message.log_time.nanos()), Some(4_000_000_000));
 //! assert_eq!(cache.stats().source_backfills, 0);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -37,7 +37,6 @@
 #![forbid(unsafe_code)]
 
 mod around;
-mod backfill;
 mod block;
 mod budget;
 mod cache;
@@ -47,6 +46,7 @@ mod evict;
 mod fetch;
 mod head;
 mod last_n;
+mod latest_at;
 mod loaded;
 mod names;
 mod options;

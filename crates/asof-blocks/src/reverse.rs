@@ -118,7 +118,7 @@ impl Reverse {
         let Some(end) = self.end else {
             return Ok(());
         };
-        let known = crate::backfill::backfill(&self.shared, &self.query.topics, end)?;
+        let known = crate::latest_at::latest_at(&self.shared, &self.query.topics, end)?;
         self.end = known
             .rows()
             .last()

@@ -149,7 +149,7 @@ impl Shared {
     /// last one. Returns whether there may be such topics.
     pub fn ask_about(&self, rest: TopicId) -> bool {
         // A failing source is read again later, where its error is reported.
-        let Ok(last) = self.source.backfill(&Topics::All, Stamp::MAX) else {
+        let Ok(last) = self.source.latest_at(&Topics::All, Stamp::MAX) else {
             return true;
         };
         let mut state = self.state();

@@ -129,9 +129,9 @@ fn a_failing_backfill_is_an_error_and_nothing_is_remembered() {
     let recording = Recording::regular(1, 10, 10);
     let cache = cache(&recording);
     recording.fail_backfill.store(true, Ordering::Relaxed);
-    assert!(cache.backfill(&Topics::All, 50.into()).is_err());
+    assert!(cache.latest_at(&Topics::All, 50.into()).is_err());
     recording.fail_backfill.store(false, Ordering::Relaxed);
-    let answer = cache.backfill(&Topics::All, 50.into()).expect("answers");
+    let answer = cache.latest_at(&Topics::All, 50.into()).expect("answers");
     assert_eq!(
         seen_in(&answer),
         recording.naive_backfill(&Topics::All, 50.into())
@@ -145,7 +145,7 @@ fn backward_ranges_empty_recordings_and_far_times_are_harmless() {
     assert!(read_all(&empty, &Query::all()).is_empty());
     assert!(
         empty
-            .backfill(&Topics::All, Stamp::MAX)
+            .latest_at(&Topics::All, Stamp::MAX)
             .expect("answers")
             .is_empty()
     );
@@ -181,7 +181,7 @@ fn a_rare_topic_is_answered_from_memory_across_many_blocks() {
     );
     read_all(&cache, &query(&[0, 1], 0, 2_000));
     assert!(cache.stats().blocks > 100);
-    let answer = cache.backfill(&Topics::All, 999.into()).expect("answers");
+    let answer = cache.latest_at(&Topics::All, 999.into()).expect("answers");
     assert_eq!(
         seen_in(&answer),
         recording.naive_backfill(&Topics::All, 999.into())
@@ -193,10 +193,10 @@ fn a_rare_topic_is_answered_from_memory_across_many_blocks() {
 fn what_the_source_said_in_a_backfill_is_remembered_up_to_coverage() {
     let recording = Recording::regular(1, 100, 10);
     let cache = cache(&recording);
-    cache.backfill(&Topics::All, 505.into()).expect("answers");
+    cache.latest_at(&Topics::All, 505.into()).expect("answers");
     // Nothing lies in the part that is read now, so that the answer still holds at its end.
     read_all(&cache, &query(&[0], 506, 509));
-    let answer = cache.backfill(&Topics::All, 509.into()).expect("answers");
+    let answer = cache.latest_at(&Topics::All, 509.into()).expect("answers");
     assert_eq!(
         seen_in(&answer),
         recording.naive_backfill(&Topics::All, 509.into())
@@ -494,7 +494,7 @@ fn threads_with_seeks_and_a_small_budget_see_the_source() {
                     let asked = query(&topics, start, start + 400);
                     assert_eq!(read_all(cache, &asked), recording.naive(&asked));
                     let topics = named(&topics);
-                    let known = cache.backfill(&topics, start.into()).expect("answers");
+                    let known = cache.latest_at(&topics, start.into()).expect("answers");
                     assert_eq!(
                         seen_in(&known),
                         recording.naive_backfill(&topics, start.into())

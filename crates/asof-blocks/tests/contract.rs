@@ -113,7 +113,7 @@ fn nothing_so_far_is_not_taken_for_nothing() {
         range: TimeRange::new(101.into(), Stamp::MAX),
     };
     assert_eq!((count(&everything), count(&later)), (1, 0));
-    let known = |at: i64| cache.backfill(&topics, at.into()).expect("answers").len();
+    let known = |at: i64| cache.latest_at(&topics, at.into()).expect("answers").len();
     assert_eq!((known(50), known(500)), (0, 1));
     assert!(cache.last_n("/b", 900.into(), 3).expect("reads").is_empty());
     recent.push(message("/b", 300));

@@ -65,7 +65,7 @@ fn backfill_after_an_abandoned_read_is_not_stale() {
     assert!(reader.next().is_some());
     drop(reader);
     for at in [second, 2 * second, 3 * second] {
-        let answer = cache.backfill(&named(&[0]), at.into()).expect("answers");
+        let answer = cache.latest_at(&named(&[0]), at.into()).expect("answers");
         assert_eq!(
             seen_in(&answer),
             recording.naive_backfill(&named(&[0]), at.into())
@@ -163,7 +163,9 @@ fn clearing_leaves_the_callers_topics_alone_and_accounts_for_nothing() {
     let cache = cache(&recording, 1_000_000, 1_000);
     let asked = query(&[0, 1], 0, 1_000);
     read_all(&cache, &asked);
-    cache.backfill(&asked.topics, (-5).into()).expect("answers");
+    cache
+        .latest_at(&asked.topics, (-5).into())
+        .expect("answers");
     cache.clear();
     assert_eq!(asked.topics, named(&[0, 1]));
     let statistics = cache.stats();
@@ -184,7 +186,7 @@ fn what_is_known_to_be_empty_is_not_asked_for_again() {
     for _ in 0..3 {
         assert!(
             cache
-                .backfill(&nowhere, 50.into())
+                .latest_at(&nowhere, 50.into())
                 .expect("answers")
                 .is_empty()
         );
@@ -197,7 +199,7 @@ fn what_is_known_to_be_empty_is_not_asked_for_again() {
     // Nor is an earlier time, which the first answer covers.
     assert!(
         cache
-            .backfill(&nowhere, 20.into())
+            .latest_at(&nowhere, 20.into())
             .expect("answers")
             .is_empty()
     );
@@ -215,7 +217,7 @@ fn a_topic_that_may_exist_is_asked_about_once() {
     let cache = cache(&recording, 1_000_000, 1_000);
     let nowhere = Topics::named(["/nowhere"]);
     for at in [50, 50, 20] {
-        let answer = cache.backfill(&nowhere, at.into()).expect("answers");
+        let answer = cache.latest_at(&nowhere, at.into()).expect("answers");
         assert!(answer.is_empty());
     }
     assert_eq!(recording.backfills(), 1);

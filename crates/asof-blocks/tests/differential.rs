@@ -281,7 +281,7 @@ impl Run {
                     255 => Topics::All,
                     _ => named(&self.chosen(topics)),
                 };
-                let Ok(answer) = self.cache.backfill(&topics, at.into()) else {
+                let Ok(answer) = self.cache.latest_at(&topics, at.into()) else {
                     return;
                 };
                 let expected = self.recording.naive_backfill(&topics, at.into());
@@ -292,13 +292,13 @@ impl Run {
                 // A count of nothing does not say that there is nothing: whether there are other topics is asked once.
                 let is_listed = self.lists == Lists::Counted && !self.recording.is_empty();
                 if self.cache.stats().budget >= 1_000_000 && is_listed {
-                    self.cache.backfill(&topics, at.into()).expect("answers");
+                    self.cache.latest_at(&topics, at.into()).expect("answers");
                     assert_eq!(self.recording.backfills(), asked, "asked twice");
                 }
             }
             Step::Stranger { number, at } => {
                 let topics = Topics::named([format!("/nowhere{number}"), common::topic(0)]);
-                if let Ok(answer) = self.cache.backfill(&topics, at.into())
+                if let Ok(answer) = self.cache.latest_at(&topics, at.into())
                     && self.is_knowable()
                 {
                     let expected = self.recording.naive_backfill(&topics, at.into());

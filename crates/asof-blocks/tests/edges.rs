@@ -48,7 +48,7 @@ impl Source for Careless {
         })))
     }
 
-    fn backfill(&self, _: &Topics, _: Stamp) -> Result<Batch, SourceError> {
+    fn latest_at(&self, _: &Topics, _: Stamp) -> Result<Batch, SourceError> {
         Ok(Batch::default())
     }
 }

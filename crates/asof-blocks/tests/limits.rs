@@ -111,14 +111,14 @@ fn a_scan_does_not_make_the_cache_forget_what_the_source_said() {
         batch.expect("reads");
     }
     for at in [15_003, 15_503, 16_003] {
-        cache.backfill(&named(&[1]), at.into()).expect("answers");
+        cache.latest_at(&named(&[1]), at.into()).expect("answers");
     }
     let asked = recording.backfills();
     for batch in cache.read_as(&query(&[1], 0, 14_000), HeadClass::Scan) {
         batch.expect("reads");
     }
     for at in [15_003, 15_503, 16_003] {
-        cache.backfill(&named(&[1]), at.into()).expect("answers");
+        cache.latest_at(&named(&[1]), at.into()).expect("answers");
     }
     assert_eq!(recording.backfills(), asked, "asked twice");
     assert_sound(&cache);
@@ -154,7 +154,7 @@ fn what_a_summary_does_not_list_is_there_all_the_same() {
             "{lists:?}: the second time from memory"
         );
         for at in [-1, 0, 77, 500] {
-            let known = cache.backfill(&Topics::All, at.into()).expect("answers");
+            let known = cache.latest_at(&Topics::All, at.into()).expect("answers");
             let expected = recording.naive_backfill(&Topics::All, at.into());
             assert_eq!(seen_in(&known), expected, "{lists:?} at {at}");
         }
@@ -192,7 +192,7 @@ fn names_that_nobody_knows_are_answered_and_not_kept() {
     let cache = with(&recording, 100_000, 1_000);
     for number in 0..500 {
         let topics = Topics::named([format!("/nowhere{number}"), "/t0".into()]);
-        let known = cache.backfill(&topics, 5.into()).expect("answers");
+        let known = cache.latest_at(&topics, 5.into()).expect("answers");
         assert_eq!(known.len(), 1, "{number}");
         let query = Query {
             topics,

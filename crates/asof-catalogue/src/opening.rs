@@ -261,8 +261,8 @@ impl Source for CataloguedRecording {
         Ok(self.explaining(self.open()?.read(query)?))
     }
 
-    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-        self.ask(|opened| opened.backfill(topics, at))
+    fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+        self.ask(|opened| opened.latest_at(topics, at))
     }
 
     fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {

@@ -43,7 +43,7 @@ impl Source for Memory {
         ))
     }
 
-    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+    fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
         let earlier = self
             .0
             .iter()
@@ -80,7 +80,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     ]);
     let at: Stamp = "2.5".parse()?;
     println!("as of {at}:");
-    for known in house.backfill(&Topics::All, at)?.iter() {
+    for known in house.latest_at(&Topics::All, at)?.iter() {
         println!(
             "  {} is {}",
             known.channel.topic,

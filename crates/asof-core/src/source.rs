@@ -36,7 +36,7 @@ use crate::{Batch, Channel, Follow, Growth, Query, Stamp, Summary, TimeRange, To
 /// # Sources that grow
 ///
 /// A running robot, or a file that is being written, is a source too: [`growth`](Source::growth) returns
-/// [`Growth::Growing`]. `read` and `backfill` answer from what it holds when they are called; a `read` in progress
+/// [`Growth::Growing`]. `read` and `latest_at` answer from what it holds when they are called; a `read` in progress
 /// may include what arrives meanwhile. [`follow`](Source::follow) waits for new messages.
 ///
 /// Any implementation can be checked against this contract: `asof_core::testing` (feature `testing`) is a test
@@ -58,7 +58,7 @@ pub trait Source: Send + Sync {
     ///
     /// # Errors
     /// When the source cannot be read at all.
-    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError>;
+    fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError>;
 
     /// Whether more messages may come. The default is a finished recording.
     fn growth(&self) -> Growth {
@@ -141,8 +141,8 @@ macro_rules! forward {
                 (**self).read(query)
             }
 
-            fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-                (**self).backfill(topics, at)
+            fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+                (**self).latest_at(topics, at)
             }
 
             fn growth(&self) -> Growth {

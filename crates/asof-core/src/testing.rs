@@ -18,7 +18,7 @@
 //!         Ok(Box::new(std::iter::empty()))
 //!     }
 //!
-//!     fn backfill(&self, _: &Topics, _: Stamp) -> Result<Batch, SourceError> {
+//!     fn latest_at(&self, _: &Topics, _: Stamp) -> Result<Batch, SourceError> {
 //!         Ok(Batch::default())
 //!     }
 //! }
@@ -142,7 +142,7 @@ pub fn growing_violations(
         }
     };
     // Asked before anything arrived: the empty answer must not be cached.
-    let _ = source.backfill(&Topics::All, Stamp::MAX);
+    let _ = source.latest_at(&Topics::All, Stamp::MAX);
     let mut held: Vec<Message> = before.messages;
     for round in 1..=3 {
         let added = grow();
@@ -180,7 +180,7 @@ pub fn growing_violations(
         }
         for message in &added {
             let topics = Topics::named([&message.channel.topic]);
-            let known = source.backfill(&topics, Stamp::MAX);
+            let known = source.latest_at(&topics, Stamp::MAX);
             let newest = known
                 .ok()
                 .and_then(|batch| batch.get(0).map(|m| m.log_time));
@@ -371,13 +371,13 @@ impl Suite<'_> {
                 Topics::Named(some.clone()),
                 Topics::Named(Vec::new()),
             ] {
-                self.backfill(all, &topics, at);
+                self.latest_at(all, &topics, at);
             }
         }
     }
 
-    fn backfill(&mut self, all: &[Placed], topics: &Topics, at: Stamp) {
-        let found = match self.source.backfill(topics, at) {
+    fn latest_at(&mut self, all: &[Placed], topics: &Topics, at: Stamp) {
+        let found = match self.source.latest_at(topics, at) {
             Ok(found) => placed(&found),
             Err(error) => {
                 self.say(format!("backfill at {at} failed: {error}"));

@@ -149,7 +149,7 @@ impl Source for Held {
         Ok(Box::new(batches.into_iter().map(Ok)))
     }
 
-    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+    fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
         let at = match self.fault {
             Fault::BackfillAtIsLeftOut => at.plus_nanos(-1),
             _ => at,

@@ -140,7 +140,7 @@ impl Source for Listed {
         Ok(Box::new(std::iter::empty()))
     }
 
-    fn backfill(&self, _: &Topics, _: Stamp) -> Result<Batch, SourceError> {
+    fn latest_at(&self, _: &Topics, _: Stamp) -> Result<Batch, SourceError> {
         Ok(Batch::default())
     }
 }

@@ -40,8 +40,8 @@ pub trait Format: Sections + Sized + 'static {
 
     fn summary(&self) -> Arc<Summary>;
 
-    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-        sections::backfill(self, topics, at)
+    fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+        sections::latest_at(self, topics, at)
     }
 
     fn outline(&self, _grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
@@ -160,8 +160,8 @@ impl<F: Format> Source for FormatFile<F> {
         Ok(sections::read(&self.shared, query))
     }
 
-    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-        self.shared.backfill(topics, at)
+    fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+        self.shared.latest_at(topics, at)
     }
 
     fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {

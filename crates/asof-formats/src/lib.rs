@@ -26,7 +26,7 @@
 //! writer.finish()?;
 //!
 //! let recording = asof_formats::open(&path)?;
-//! let known = recording.backfill(&Topics::All, "2.5".parse()?)?;
+//! let known = recording.latest_at(&Topics::All, "2.5".parse()?)?;
 //! assert_eq!(known.get(0).map(|message| message.payload), Some(&b"79 %"[..]));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

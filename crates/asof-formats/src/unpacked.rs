@@ -156,8 +156,8 @@ impl Source for Unpacked {
         self.inner.read(query)
     }
 
-    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-        self.inner.backfill(topics, at)
+    fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+        self.inner.latest_at(topics, at)
     }
 
     fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {

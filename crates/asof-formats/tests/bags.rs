@@ -165,7 +165,7 @@ fn an_index_that_points_elsewhere_is_found_out_by_backfill_and_by_the_doctor() {
     assert_eq!(problems[0].kind, ProblemKind::BadIndex);
     let bag = BagFile::from_bytes("test.bag", bytes).expect("opens");
     let batch = bag
-        .backfill(&Topics::named(["/odom"]), Stamp::from_nanos(14_000_000_000))
+        .latest_at(&Topics::named(["/odom"]), Stamp::from_nanos(14_000_000_000))
         .expect("reads");
     assert_eq!(
         batch.get(0).map(|message| message.payload),
@@ -234,7 +234,7 @@ fn no_damage_makes_reading_a_bag_panic_or_hang() {
         };
         let found = messages(&bag, &Query::all());
         assert!(found.len() < 1000);
-        let batch = bag.backfill(&Topics::All, Stamp::MAX).expect("reads");
+        let batch = bag.latest_at(&Topics::All, Stamp::MAX).expect("reads");
         assert!(batch.len() <= found.len().max(10));
         bag.check(&mut |_, _| {}).expect("reads");
     }

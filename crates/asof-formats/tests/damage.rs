@@ -404,14 +404,14 @@ fn an_index_that_points_elsewhere_does_not_mislead_backfill() {
     let end = good.summary().range.end;
     let topics = asof_core::Topics::All;
     let wanted: Vec<_> = good
-        .backfill(&topics, end)
+        .latest_at(&topics, end)
         .expect("reads")
         .iter()
         .map(|m| m.to_message())
         .collect();
     let file = open(bytes);
     let found: Vec<_> = file
-        .backfill(&topics, end)
+        .latest_at(&topics, end)
         .expect("reads")
         .iter()
         .map(|m| m.to_message())

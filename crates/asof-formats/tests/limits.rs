@@ -272,7 +272,7 @@ fn as_many_channels_as_there_are_numbers_for_are_all_known() {
         assert_eq!(bag.summary().channels.len(), 65_535);
         assert_eq!(bag.summary().messages, Some(65_535));
         let one = Topics::named(["/65535"]);
-        let found = bag.backfill(&one, asof_core::Stamp::MAX).expect("reads");
+        let found = bag.latest_at(&one, asof_core::Stamp::MAX).expect("reads");
         assert_eq!(found.len(), 1);
     }
 }

@@ -206,7 +206,7 @@ fn every_message_of_a_padded_chunk_is_there_however_it_is_asked_for() {
         let some = Query::all().between(Stamp::from_nanos(3)..=Stamp::from_nanos(5));
         assert_eq!(sequences(&open(), &some), [2, 3, 4], "{kind:?}");
         let known = open()
-            .backfill(&Topics::All, Stamp::from_nanos(6))
+            .latest_at(&Topics::All, Stamp::from_nanos(6))
             .expect("reads");
         let mut known: Vec<u32> = known.iter().map(|m| m.sequence).collect();
         known.sort_unstable();

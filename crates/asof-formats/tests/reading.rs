@@ -83,7 +83,7 @@ proptest! {
         let wanted: Vec<_> = sorted.iter().filter(|m| query.matches(&m.channel.topic, m.log_time)).cloned().collect();
         prop_assert_eq!(common::messages(&file, &query), wanted);
 
-        let known = file.backfill(&Topics::All, at.into()).expect("reads");
+        let known = file.latest_at(&Topics::All, at.into()).expect("reads");
         let known: Vec<_> = known.iter().map(|m| m.to_message()).collect();
         prop_assert_eq!(known, common::scan_backfill(&sorted, &Topics::All, at.into()));
         prop_assert_eq!(file.check(&mut |_, _| {}).expect("reads"), []);
@@ -97,7 +97,7 @@ fn backfill_at_the_end_decompresses_only_the_chunks_that_hold_the_answers() {
     messages.extend((1..10_000).map(|n| message(&often, n, format!("message {n}"))));
     let file = open(write(&messages, tiny_chunks()), 2);
     assert!(file.summary().chunks > 1000);
-    let known = file.backfill(&Topics::All, Stamp::MAX).expect("reads");
+    let known = file.latest_at(&Topics::All, Stamp::MAX).expect("reads");
     assert_eq!(known.len(), 2);
     assert_eq!(file.read_stats().expect("counts").decompressed_chunks, 2);
 }
@@ -235,7 +235,7 @@ fn one_topic_may_come_on_two_channels_with_two_schemas() {
     assert_eq!(types, ["A", "B", ""]);
     assert_eq!(file.summary().channels.len(), 3);
     assert_eq!(
-        file.backfill(&Topics::All, Stamp::MAX)
+        file.latest_at(&Topics::All, Stamp::MAX)
             .expect("reads")
             .get(0)
             .expect("one")

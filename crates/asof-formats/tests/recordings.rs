@@ -121,7 +121,7 @@ fn backfill_is_what_a_scan_from_the_start_finds() {
         for part in 0..=6 {
             let at = range.start.plus_nanos(range.duration_nanos() / 6 * part);
             let wanted = common::scan_backfill(&all, &Topics::All, at);
-            let batch = file.backfill(&Topics::All, at).expect("reads");
+            let batch = file.latest_at(&Topics::All, at).expect("reads");
             let found: Vec<_> = batch.iter().map(|m| plain(&m.to_message())).collect();
             assert!(
                 found == wanted.iter().map(plain).collect::<Vec<_>>(),

@@ -76,8 +76,8 @@ fn a_look_at_a_moment_fetches_a_small_part() {
     let (server, address) = Server::with_file(bytes.clone()).start();
     let remote = open(&address).expect("opens");
     let at = Stamp::from_nanos(4_000_000_000);
-    let found = remote.backfill(&Topics::All, at).expect("reads");
-    let wanted = local(&bytes).backfill(&Topics::All, at).expect("reads");
+    let found = remote.latest_at(&Topics::All, at).expect("reads");
+    let wanted = local(&bytes).latest_at(&Topics::All, at).expect("reads");
     let plain = |batch: &asof_core::Batch| -> Vec<Message> {
         batch.iter().map(|message| message.to_message()).collect()
     };
@@ -106,7 +106,7 @@ fn a_slow_server_that_fails_now_and_then_costs_patience_and_nothing_else() {
     let (_, address) = server.start();
     let remote = open(&address).expect("opens");
     let at = Stamp::from_nanos(7_000_000_000);
-    assert_eq!(remote.backfill(&Topics::All, at).expect("reads").len(), 2);
+    assert_eq!(remote.latest_at(&Topics::All, at).expect("reads").len(), 2);
     assert!(messages(&*remote, &Query::all()) == messages(&local(&bytes), &Query::all()));
 }
 
@@ -373,7 +373,7 @@ fn opening_two_gigabytes_makes_at_most_four_requests_and_fetches_little() {
     assert!(requests <= 4, "{requests} requests");
     assert!(bytes < 2 << 20, "{bytes} bytes");
     let known = remote
-        .backfill(&Topics::All, Stamp::from_nanos(300))
+        .latest_at(&Topics::All, Stamp::from_nanos(300))
         .expect("reads");
     assert_eq!(
         known.get(0).map(|message| message.payload.len()),

@@ -153,7 +153,7 @@ fn messages_that_were_compressed_one_by_one_come_out_decompressed_however_they_a
         assert!(payloads(&file, &Query::topics(["/chat"])) == plain());
         let from = Stamp::from_nanos(5_000_000_000);
         assert!(payloads(&file, &Query::all().between(from..)) == plain()[5..]);
-        let last = file.backfill(&Topics::All, from).expect("reads");
+        let last = file.latest_at(&Topics::All, from).expect("reads");
         let last: Vec<&[u8]> = last.iter().map(|message| message.payload).collect();
         assert_eq!(last, [&plain()[5][..]]);
         asof_core::testing::assert_source(&file, "messages by themselves");

@@ -206,7 +206,7 @@ impl LiveSource {
     /// Waits until each known topic has had a message, until `deadline` at the latest. Returns whether each has.
     pub fn wait_for_messages(&self, deadline: Instant) -> bool {
         loop {
-            let known = self.inner.recent.backfill(&Topics::All, Stamp::MAX);
+            let known = self.inner.recent.latest_at(&Topics::All, Stamp::MAX);
             let heard = known.map_or(0, |batch| batch.len());
             let topics = self.inner.recent.summary().topics().len();
             if heard >= topics && topics > 0 {
@@ -379,9 +379,9 @@ impl Source for LiveSource {
         self.inner.recent.read(query)
     }
 
-    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+    fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
         self.inner.describe();
-        self.inner.recent.backfill(topics, at)
+        self.inner.recent.latest_at(topics, at)
     }
 
     fn growth(&self) -> Growth {

@@ -138,7 +138,7 @@ fn a_server_that_comes_late_goes_and_comes_back_is_found_again() {
         eventually("it is missed", || !source.robot().is_connected());
         assert!(source.robot().topics().is_empty());
     }
-    let known = source.backfill(&Topics::All, asof_core::Stamp::MAX);
+    let known = source.latest_at(&Topics::All, asof_core::Stamp::MAX);
     assert_eq!(
         known.expect("asked").len(),
         1,

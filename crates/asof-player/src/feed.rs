@@ -408,7 +408,7 @@ impl Worker<'_> {
     fn begin(&self, request: Request) -> Option<Reading> {
         let mut after = request.after;
         if let Some((topics, at)) = &request.backfill {
-            let known = self.cache.backfill(topics, *at);
+            let known = self.cache.latest_at(topics, *at);
             if let Ok(known) = &known
                 && request.grows
                 && request.is_seek

@@ -54,9 +54,9 @@ pub(crate) fn known(
     cursor: Cursor,
 ) -> Result<Batch, SourceError> {
     let Some(_) = cursor.order else {
-        return cache.backfill(topics, cursor.time);
+        return cache.latest_at(topics, cursor.time);
     };
-    let before = cache.backfill(topics, cursor.time.plus_nanos(-1))?;
+    let before = cache.latest_at(topics, cursor.time.plus_nanos(-1))?;
     let instant = TimeRange::new(cursor.time, cursor.time);
     let mut last = BTreeMap::new();
     let mut batches = vec![before];

@@ -118,7 +118,7 @@ impl Source for Growing {
         Ok(Box::new(batch.into_iter()))
     }
 
-    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+    fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
         let query = Query {
             topics: topics.clone(),
             range: TimeRange::new(Stamp::MIN, at),

@@ -157,7 +157,7 @@ impl Source for Tape {
         })))
     }
 
-    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+    fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
         if std::mem::take(&mut *self.inner.fails_backfill.lock().expect("fails")) {
             return Err(torn());
         }

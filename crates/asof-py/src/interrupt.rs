@@ -83,8 +83,8 @@ impl Source for Heeding {
         Ok(Box::new(heeding))
     }
 
-    fn backfill(&self, topics: &Topics, at: Stamp) -> std::result::Result<Batch, SourceError> {
-        self.0.backfill(topics, at)
+    fn latest_at(&self, topics: &Topics, at: Stamp) -> std::result::Result<Batch, SourceError> {
+        self.0.latest_at(topics, at)
     }
 
     fn growth(&self) -> Growth {

@@ -72,7 +72,7 @@ mod _asof {
     /// Runs the command `asof` with these arguments, and returns its exit code.
     #[pyfunction]
     fn main(py: Python<'_>, words: Vec<std::ffi::OsString>) -> u8 {
-        let code = py.detach(|| asof::cli::main_with(words));
+        let code = py.detach(|| asof_cli::main_with(words));
         // An exit code does not expose its number.
         let mut codes = 0..=u8::MAX;
         let found = codes.find(|number| ExitCode::from(*number) == code);

@@ -305,8 +305,8 @@ impl asof::Source for Kept {
         self.0.read(query)
     }
 
-    fn backfill(&self, topics: &asof::Topics, at: Stamp) -> Result<Batch, asof::SourceError> {
-        self.0.backfill(topics, at)
+    fn latest_at(&self, topics: &asof::Topics, at: Stamp) -> Result<Batch, asof::SourceError> {
+        self.0.latest_at(topics, at)
     }
 }
 

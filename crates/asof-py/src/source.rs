@@ -258,7 +258,7 @@ impl Source {
     fn at(&self, py: Python<'_>, time: Time, topics: Vec<String>) -> PyResult<Vec<Message>> {
         let topics = self.topics(&topics)?;
         let at: Stamp = time.0.resolve(self.recording.summary().range);
-        let known = py.detach(|| self.recording.backfill(&topics, at).map_err(Failure::from))?;
+        let known = py.detach(|| self.recording.latest_at(&topics, at).map_err(Failure::from))?;
         let decoders = SharedDecoders::default();
         let messages = known.iter();
         Ok(messages

@@ -321,7 +321,7 @@ impl RobotFrames {
         self.absorb(&mut loader, few, TimeRange::ALL);
         // For topics that repeat, and for rare ones, the last message counts.
         let last = Topics::Named(many.into_iter().chain(moving.iter().cloned()).collect());
-        match self.cache.backfill(&last, at) {
+        match self.cache.latest_at(&last, at) {
             Ok(batch) => drop(loader.absorb(&batch)),
             Err(error) => tracing::warn!("cannot look up transforms: {error}"),
         }

@@ -392,7 +392,7 @@ async fn at(
 ) -> Response {
     let work = move |app: &App| {
         let topics = named(asked.topics.as_deref());
-        let known = app.cache.backfill(&topics, app.absolute(asked.t));
+        let known = app.cache.latest_at(&topics, app.absolute(asked.t));
         let known = known.map_err(|error| error.to_string())?;
         let mut decoders = Decoders::default();
         let mut show = app.show(&mut decoders);
@@ -414,7 +414,7 @@ async fn message(
     let form = asked.form.unwrap_or(Form::Json);
     let work = move |app: &App| {
         let topics = Topics::named([asked.topic.clone()]);
-        let known = app.cache.backfill(&topics, app.absolute(asked.t));
+        let known = app.cache.latest_at(&topics, app.absolute(asked.t));
         let known = known.map_err(|error| error.to_string())?;
         let Some(message) = known.get(0) else {
             return Err(format!(
@@ -505,7 +505,7 @@ async fn fields(
         let end = app.cache.summary().range.end;
         let known = app
             .cache
-            .backfill(&Topics::named([asked.topic.clone()]), end);
+            .latest_at(&Topics::named([asked.topic.clone()]), end);
         let known = known.map_err(|error| error.to_string())?;
         let Some(message) = known.get(0) else {
             return Err(format!("there is no message on {}", asked.topic));

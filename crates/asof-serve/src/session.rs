@@ -364,7 +364,7 @@ impl Session {
         // The player has already sent what it knows of this topic.
         let position = self.position();
         let known = tokio::task::block_in_place(|| {
-            self.app.cache.backfill(&Topics::named([topic]), position)
+            self.app.cache.latest_at(&Topics::named([topic]), position)
         });
         match known {
             Ok(known) => {
@@ -539,7 +539,7 @@ impl Session {
         for (topic, form, key) in silent {
             // A topic that was there before is not part of the answer for new ones.
             let is_known = matches!(
-                self.app.cache.backfill(&Topics::named([topic.clone()]), at),
+                self.app.cache.latest_at(&Topics::named([topic.clone()]), at),
                 Ok(batch) if !batch.is_empty()
             );
             if !is_known {

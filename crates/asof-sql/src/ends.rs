@@ -44,7 +44,7 @@ impl Shared {
         let mut batches = recording.read(&Query::topics([topic])).ok()?;
         let first = batches.next()?.ok()?.get(0)?.log_time;
         let last = recording
-            .backfill(&Topics::named([topic]), Stamp::MAX)
+            .latest_at(&Topics::named([topic]), Stamp::MAX)
             .ok()?;
         let last = last.get(0)?.log_time;
         // Damage that was met on the way.

@@ -1,4 +1,4 @@
-//! Table functions over `backfill`: what was known as of an instant.
+//! Table functions over `latest_at`: what was known as of an instant.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl TableFunctionImpl for At {
         for opened in &self.0.recordings {
             let known = opened
                 .recording
-                .backfill(&Topics::All, at)
+                .latest_at(&Topics::All, at)
                 .map_err(external)?;
             for message in known.iter() {
                 let decoded = Decoder::new(message.channel, &Projection::All, &[message.payload])
@@ -99,7 +99,7 @@ impl TableFunctionImpl for AsOf {
         for &place in &topic.recordings {
             let opened = &self.0.recordings[place];
             let topics = Topics::named([&name]);
-            let known = opened.recording.backfill(&topics, at).map_err(external)?;
+            let known = opened.recording.latest_at(&topics, at).map_err(external)?;
             let Some(message) = known.get(0) else {
                 continue;
             };

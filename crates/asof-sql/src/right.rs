@@ -119,7 +119,7 @@ impl RightSide {
             return Ok(());
         }
         let topics = Topics::named([&self.spec.shape.topic]);
-        let known = recording.backfill(&topics, before).map_err(external)?;
+        let known = recording.latest_at(&topics, before).map_err(external)?;
         for run in runs(&known) {
             self.add(&known, run)?;
         }
@@ -193,7 +193,7 @@ impl RightSide {
             }
             let end = Stamp::from_nanos(first.logged).plus_nanos(-1);
             let topics = Topics::named([&self.spec.shape.topic]);
-            let earlier = recording.backfill(&topics, end).map_err(external)?;
+            let earlier = recording.latest_at(&topics, end).map_err(external)?;
             let Some(last) = earlier.get(0).map(|message| message.log_time) else {
                 self.has_earlier = false;
                 break;

@@ -31,9 +31,9 @@ impl Source for Counted {
         self.recording.read(query)
     }
 
-    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+    fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
         self.reads.fetch_add(1, Ordering::Relaxed);
-        self.recording.backfill(topics, at)
+        self.recording.latest_at(topics, at)
     }
 }
 

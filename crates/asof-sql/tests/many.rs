@@ -63,8 +63,8 @@ impl Source for Watched {
         }))
     }
 
-    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-        self.recording.backfill(topics, at)
+    fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+        self.recording.latest_at(topics, at)
     }
 }
 

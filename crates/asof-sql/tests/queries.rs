@@ -420,14 +420,17 @@ fn what_messages_mean_are_tables_too() {
 fn what_was_known_at_a_time() {
     let fixture = demo();
     let at = fixture.recording.summary().range.start + Duration::from_secs(2);
-    let known = fixture.recording.backfill(&Topics::All, at).expect("reads");
+    let known = fixture
+        .recording
+        .latest_at(&Topics::All, at)
+        .expect("reads");
     let all = fixture.rows("SELECT topic, log_time, age, data FROM at('+2s')");
     assert_eq!(all.num_rows(), known.len());
     let one = fixture
         .rows(r#"SELECT log_time, pose.pose.position.x FROM "/odom" FOR SYSTEM_TIME AS OF '+2s'"#);
     let wanted = fixture
         .recording
-        .backfill(&Topics::named(["/odom"]), at)
+        .latest_at(&Topics::named(["/odom"]), at)
         .expect("reads");
     let wanted = wanted.get(0).expect("known").log_time.nanos();
     assert_eq!(times(one.column(0)), [Some(wanted)]);

@@ -154,10 +154,10 @@ fn the_last_message_of_a_topic_is_known_after_it_has_left() {
     for at in 1..100 {
         recent.push(message(&odom, at, ""));
     }
-    let known = recent.backfill(&Topics::named(["/map"]), 99.into());
+    let known = recent.latest_at(&Topics::named(["/map"]), 99.into());
     assert_eq!(texts(&known.expect("readable")), [(0, "the map".into())]);
     assert!(all(&recent, &Query::topics(["/map"])).is_empty());
-    let before = recent.backfill(&Topics::named(["/odom"]), 50.into());
+    let before = recent.latest_at(&Topics::named(["/odom"]), 50.into());
     assert!(before.expect("readable").is_empty(), "it has left");
 }
 
@@ -198,7 +198,7 @@ fn a_schema_that_comes_later_is_given_to_what_came_before() {
     recent.push(message(&bare, 1, "first"));
     recent.push(message(&whole, 2, "second"));
     assert_eq!(recent.summary().channels.len(), 1);
-    let known = recent.backfill(&Topics::All, 1.into()).expect("readable");
+    let known = recent.latest_at(&Topics::All, 1.into()).expect("readable");
     assert_eq!(known.get(0).expect("one").channel, &whole);
 }
 
@@ -466,7 +466,7 @@ fn the_last_message_of_a_topic_is_known_although_its_log_time_was_wrong() {
     recent.push(message(&a, 2 * SECOND, "2"));
     recent.push(message(&a, 3 * SECOND, "3"));
     let known = recent
-        .backfill(&Topics::named(["/map"]), (4 * SECOND).into())
+        .latest_at(&Topics::named(["/map"]), (4 * SECOND).into())
         .expect("answers");
     assert_eq!(texts(&known).len(), 1);
 }

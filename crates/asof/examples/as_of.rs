@@ -10,7 +10,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let recording = asof::open(path)?;
     let at = when.parse::<When>()?.resolve(recording.summary().range);
     println!("as of {at}:");
-    for message in recording.backfill(&Topics::All, at)?.iter() {
+    for message in recording.latest_at(&Topics::All, at)?.iter() {
         let age = at.since(message.log_time) as f64 / 1e9;
         let (topic, bytes) = (&message.channel.topic, message.payload.len());
         println!("  {topic:<24} {bytes:>8} bytes, {age:.3} s old");

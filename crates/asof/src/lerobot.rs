@@ -42,11 +42,9 @@ use asof_core::{Source, SourceError, Stamp};
 
 use crate::align::AlignError;
 
-#[cfg(feature = "cli")]
-pub(crate) use ffmpeg::command as ffmpeg_command;
+pub use ffmpeg::command as ffmpeg_command;
 pub use map::{DatasetMap, Episodes, Feature, Method};
-#[cfg(feature = "cli")]
-pub(crate) use mp4::{Mp4, Parameters};
+pub use mp4::{Mp4, Parameters};
 use writing::Dataset;
 
 /// The path of rows; `file_path` fills it in.

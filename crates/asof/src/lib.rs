@@ -1,7 +1,7 @@
 //! What did the robot know, as of time t?
 //!
 //! [`open`] a recording or a running robot, then read the messages of a time range ([`Source::read`]), or the last message
-//! of every topic as of an instant ([`Source::backfill`]).
+//! of every topic as of an instant ([`Source::latest_at`]).
 //!
 //! ```
 //! use asof::{Message, Query, Stamp, Topics};
@@ -10,7 +10,7 @@
 //! # let folder = tempfile::tempdir()?;
 //! # let path = folder.path().join("run.mcap");
 //!
-// A robot reports which room it is in, once a second …
+//! // A robot reports which room it is in, once a second …
 //! let mut writer = McapWriter::create(&path, McapWriterOptions::default())?;
 //! let channel = Arc::new(asof::Channel { topic: "/room".into(), ..Default::default() });
 //! for (second, room) in ["kitchen", "hall", "study"].into_iter().enumerate() {
@@ -22,7 +22,7 @@
 //!
 //! // … and where it was, as of 1.5 s.
 //! let recording = asof::open(&path)?;
-//! let known = recording.backfill(&Topics::All, "1.5".parse()?)?;
+//! let known = recording.latest_at(&Topics::All, "1.5".parse()?)?;
 //! assert_eq!(known.get(0).map(|message| message.payload), Some(&b"hall"[..]));
 //!
 //! let messages = recording.read(&Query::topics(["/room"]))?.map(|batch| batch.map(|b| b.len()));
@@ -30,15 +30,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The command `asof` is built from this crate too, with the feature `cli`, which is on by default.
+//! The command `asof` is the crate `asof-cli`.
 
 use std::path::Path;
 
 /// Topics side by side, as Arrow tables: joined by time, or resampled at a fixed rate.
 pub mod align;
-/// The command `asof`: for its own program, and for programs that embed it.
-#[cfg(feature = "cli")]
-pub mod cli;
 
 /// Recordings as datasets for machine learning.
 #[cfg(feature = "lerobot")]
@@ -47,7 +44,7 @@ pub mod lerobot;
 /// A cache over any source: what was read is kept, within a budget.
 pub use asof_blocks as blocks;
 /// Many recordings as one database, and the patterns that select names.
-#[cfg(feature = "cli")]
+#[cfg(feature = "fleet")]
 pub use asof_catalogue as catalogue;
 pub use asof_core::{
     AttachmentEntry, Batch, Batches, Channel, ChannelSummary, Follow, FollowEnd, Followed, Growth,

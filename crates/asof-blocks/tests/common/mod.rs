@@ -302,7 +302,7 @@ impl Source for Shared {
         })))
     }
 
-    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+    fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
         self.0.backfills.fetch_add(1, Ordering::Relaxed);
         let fails = count_down(&self.0.fail_backfill_after);
         if fails || self.0.fail_backfill.load(Ordering::Relaxed) {

@@ -1,8 +1,8 @@
 //! ROS 1 bags, version 2.0: read by their index, or scanned if there is none.
 
-mod backfill;
 mod chunk;
 mod connections;
+mod latest_at;
 mod open;
 mod outline;
 mod record;
@@ -58,7 +58,7 @@ impl Format for Bag {
         self.report.summary()
     }
 
-    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+    fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
         self.last_messages(topics, at)
     }
 

@@ -306,7 +306,7 @@ impl<W: Write + Seek> Conversion<'_, W> {
         for batch in self.recording.read(&all_static)? {
             latched.extend(batch?.iter().map(|message| message.to_message()));
         }
-        let last = self.recording.backfill(&names(false), before)?;
+        let last = self.recording.latest_at(&names(false), before)?;
         latched.extend(last.iter().map(|message| message.to_message()));
         latched.sort_by_key(|message| message.log_time);
         for mut message in latched {

@@ -416,7 +416,7 @@ mod tests {
         }
         assert!(indexed.report.summary().problems.is_empty());
         let last = |shared: &Db3| {
-            let found = sections::backfill(shared, &Topics::All, 4000.into()).expect("reads");
+            let found = sections::latest_at(shared, &Topics::All, 4000.into()).expect("reads");
             let rows = found.iter().map(|m| (m.log_time, m.payload.to_vec()));
             rows.collect::<Vec<_>>()
         };

@@ -29,7 +29,7 @@ impl Format for Mcap {
         self.report.summary()
     }
 
-    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+    fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
         self.last_messages(topics, at)
     }
 

@@ -25,7 +25,7 @@ use crate::storage::{PlainFile, Storage, failed};
 
 /// An MCAP file that another process is writing, as a [`Source`] that [grows](Growth).
 ///
-/// It holds the records that are complete. [`read`](Source::read) and [`backfill`](Source::backfill) answer from what
+/// It holds the records that are complete. [`read`](Source::read) and [`latest_at`](Source::latest_at) answer from what
 /// the file holds when they are called; [`follow`](Source::follow) continues with what is written next, chunk by chunk.
 /// When its writer closes the file, it is finished like any other. A writer that was killed never does: nothing new
 /// comes, and the caller decides how long to wait.
@@ -261,9 +261,9 @@ impl Source for GrowingMcapFile {
         }
     }
 
-    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+    fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
         match self.whole()? {
-            Some(whole) => whole.backfill(topics, at),
+            Some(whole) => whole.latest_at(topics, at),
             None => Ok(Batch::default()),
         }
     }

@@ -1,6 +1,5 @@
 //! MCAP, read by its indexes if it has them, and recovered if it is damaged.
 
-mod backfill;
 mod check;
 mod chunk;
 mod definitions;
@@ -10,6 +9,7 @@ mod follow;
 mod format;
 mod growing;
 mod hidden;
+mod latest_at;
 mod open;
 mod outline;
 mod record;

@@ -156,13 +156,13 @@ impl Source for Merged {
         Ok(Box::new(read::Reader::new(&self.shared, query)))
     }
 
-    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+    fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
         let mut best: BTreeMap<String, (Bytes, Row)> = BTreeMap::new();
         for (index, part) in self.shared.parts.iter().enumerate() {
             if part.recording.summary().range.start > at {
                 continue;
             }
-            let batch = part.recording.backfill(topics, at)?;
+            let batch = part.recording.latest_at(topics, at)?;
             for row in batch.rows() {
                 let channel = &batch.channels()[row.channel as usize];
                 let is_better = best

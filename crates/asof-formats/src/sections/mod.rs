@@ -3,8 +3,8 @@
 //! Every chunked format has the same shape: parts that hold messages, each with a range of times and a way to load it.
 //! A format implements [`Sections`]; the order of reading, the threads and the merging are here.
 
-mod backfill;
 mod channels;
+mod latest_at;
 mod prefetch;
 mod read;
 mod tally;
@@ -15,8 +15,8 @@ use asof_core::{Batch, Batches, Channel, Query, Row, SourceError, Stamp, TimeRan
 use bytes::Bytes;
 
 use crate::buffers::BufferPool;
-pub(crate) use backfill::{LastMessages, batch_of};
 pub(crate) use channels::{ChannelList, ChannelTable};
+pub(crate) use latest_at::{LastMessages, batch_of};
 pub(crate) use prefetch::Prefetch;
 pub(crate) use read::deepest_overlap;
 use read::{InFileOrder, Reader};
@@ -98,12 +98,12 @@ pub(crate) fn bytes_held_by_order<S: Sections + 'static>(file: &Arc<S>, query: &
 }
 
 /// The last message of each topic at `at` or before it, for formats whose sections have no index of their own.
-pub(crate) fn backfill(
+pub(crate) fn latest_at(
     file: &dyn Sections,
     topics: &Topics,
     at: Stamp,
 ) -> Result<Batch, SourceError> {
-    backfill::backfill(file, topics, at)
+    latest_at::latest_at(file, topics, at)
 }
 
 fn planned<S: Sections + 'static>(

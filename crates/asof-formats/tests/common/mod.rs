@@ -173,7 +173,9 @@ pub fn exercise_recording(file: &dyn Recording) -> usize {
         Stamp::MAX,
         Stamp::MIN,
     ] {
-        let known = file.backfill(&Topics::All, at).expect("a file that opened");
+        let known = file
+            .latest_at(&Topics::All, at)
+            .expect("a file that opened");
         assert!(known.iter().all(|m| m.log_time <= at));
     }
     for entry in &summary.attachments {

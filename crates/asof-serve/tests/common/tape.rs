@@ -98,7 +98,7 @@ impl Source for Tape {
         })))
     }
 
-    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+    fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
         let mut known = BTreeMap::new();
         let all = self.messages.iter().enumerate();
         for (place, message) in all.take_while(|(_, one)| one.log_time <= at) {

@@ -55,8 +55,8 @@ impl Source for LazyRecording {
         self.open()?.read(query)
     }
 
-    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-        self.open()?.backfill(topics, at)
+    fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+        self.open()?.latest_at(topics, at)
     }
 }
 

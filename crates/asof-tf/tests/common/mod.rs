@@ -38,7 +38,7 @@ impl Source for Recording {
         Ok(Box::new(batches.into_iter()))
     }
 
-    fn backfill(&self, _topics: &Topics, _at: Stamp) -> Result<Batch, SourceError> {
+    fn latest_at(&self, _topics: &Topics, _at: Stamp) -> Result<Batch, SourceError> {
         Ok(Batch::default())
     }
 }

@@ -25,7 +25,7 @@ use store::{Gone, Store};
 ///
 /// - **Bounds.** Messages beyond the bounds are dropped oldest first, across all topics, and counted. The bytes include
 ///   payloads with what they keep alive, the entries, the channels and their schemas.
-/// - **The last message of each topic is kept** for [`backfill`](Source::backfill), even after all others were dropped:
+/// - **The last message of each topic is kept** for [`latest_at`](Source::latest_at), even after all others were dropped:
 ///   a map that was sent once is still there.
 /// - **Log times increase.** A message that is not later than the one before it is moved right after that one and
 ///   counted as late. Followers see increasing log times, except in the cases below.
@@ -53,7 +53,7 @@ use store::{Gone, Store};
 /// }
 /// assert_eq!(recent.stats().messages, 3);
 /// assert_eq!(recent.stats().counters.evicted, 2);
-/// let known = recent.backfill(&Topics::All, "3.5".parse()?)?;
+/// let known = recent.latest_at(&Topics::All, "3.5".parse()?)?;
 /// assert_eq!(known.get(0).expect("one").payload, b"3");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -225,8 +225,8 @@ impl Source for Recent {
         })))
     }
 
-    fn backfill(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-        Ok(self.lock().backfill(topics, at))
+    fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+        Ok(self.lock().latest_at(topics, at))
     }
 
     /// It grows until it is [closed](Recent::close).

@@ -405,7 +405,7 @@ impl Store {
         summary
     }
 
-    pub fn backfill(&self, topics: &Topics, at: Stamp) -> Batch {
+    pub fn latest_at(&self, topics: &Topics, at: Stamp) -> Batch {
         let mut batch = Builder::default();
         for lane in self.wanted(topics) {
             if let Some(entry) = self.lanes[lane].as_of(at) {

@@ -313,7 +313,7 @@ fn range_of(
     let mut start = wanted.start.plus_nanos(nanos(margin).saturating_neg());
     if options.tolerance.is_none() {
         // The last message before, however old.
-        let known = source.backfill(&Topics::named([topic]), start)?;
+        let known = source.latest_at(&Topics::named([topic]), start)?;
         if let Some(last) = known.get(0) {
             start = start.min(last.log_time);
         }

@@ -39,7 +39,7 @@ fn chosen() -> Option<&'static (&'static str, &'static str, &'static [&'static s
 }
 
 /// ffmpeg without prompts, printing only errors.
-pub(crate) fn command() -> Command {
+pub fn command() -> Command {
     let mut command = Command::new("ffmpeg");
     command
         .args(["-nostdin", "-hide_banner", "-loglevel", "error"])

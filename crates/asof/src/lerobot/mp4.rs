@@ -39,6 +39,7 @@ enum Pace {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parameters {
     codec: VideoCodec,
+    /// Size and coding of the pictures.
     pub shape: VideoShape,
     /// The parameter sets, in the order of their kinds.
     sets: Vec<(u8, Vec<u8>)>,
@@ -92,7 +93,6 @@ impl Mp4 {
     }
 
     /// Starts a file whose pictures have their own times; `out` is an empty file.
-    #[cfg(feature = "cli")]
     pub fn timed(out: BufWriter<File>, parameters: Parameters) -> io::Result<Self> {
         Self::start(out, Pace::Timed(Vec::new()), parameters)
     }
@@ -133,7 +133,6 @@ impl Mp4 {
     }
 
     /// Adds a picture that is shown from a time on, in nanoseconds since the first; times do not go back.
-    #[cfg(feature = "cli")]
     pub fn push_at(&mut self, packet: &[u8], nanos: u64) -> io::Result<()> {
         if let Pace::Timed(starts) = &mut self.pace {
             let at =

@@ -132,7 +132,7 @@ fn joints(source: &dyn Source, topic: &str, way: &str) -> Option<Vec<String>> {
         return None;
     }
     let end = source.summary().range.end;
-    let last = source.backfill(&Topics::named([topic]), end).ok()?;
+    let last = source.latest_at(&Topics::named([topic]), end).ok()?;
     let record = Decoders::default()
         .record(&last.get(0)?.to_message())
         .ok()?;

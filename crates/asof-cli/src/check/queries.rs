@@ -1,0 +1,104 @@
+//! Queries that must return no rows.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use asof_formats::Recording;
+
+use super::expectations::OfQuery;
+#[cfg(not(feature = "sql"))]
+use super::judge::Ruling;
+use super::judge::Verdict;
+
+/// Compiled without the engine.
+#[cfg(not(feature = "sql"))]
+#[expect(clippy::unnecessary_wraps, reason = "the other build can fail")]
+pub fn judge(
+    queries: &[OfQuery],
+    _place: &Path,
+    _recording: &Arc<dyn Recording>,
+) -> anyhow::Result<Vec<Verdict>> {
+    let skipped = queries.iter().map(|query| Verdict {
+        outcome: Ruling::Skipped,
+        ..Verdict::new(
+            subject(query),
+            "sql",
+            "this build has no SQL; build one with it: cargo install --path crates/asof-cli --features sql"
+                .to_owned(),
+        )
+    });
+    Ok(skipped.collect())
+}
+
+/// Runs each query; its rows are the failures.
+#[cfg(feature = "sql")]
+pub fn judge(
+    queries: &[OfQuery],
+    place: &Path,
+    recording: &Arc<dyn Recording>,
+) -> anyhow::Result<Vec<Verdict>> {
+    use asof_sql::{Database, SqlOptions};
+    if queries.is_empty() {
+        return Ok(Vec::new());
+    }
+    let name = asof_formats::without_secrets(&place.display().to_string());
+    let named = vec![(name, Arc::clone(recording))];
+    let database = Database::new(named, SqlOptions::default())?;
+    let verdicts = queries.iter().map(|query| {
+        let mut verdict = Verdict::new(subject(query), "sql", String::new());
+        if let Err(error) = rows_of(&database, query, &mut verdict) {
+            verdict.breaks(None, || error.to_string());
+            verdict.message = error.to_string();
+            return verdict;
+        }
+        verdict.message = format!("{} rows, expected none", verdict.count);
+        verdict
+    });
+    Ok(verdicts.collect())
+}
+
+#[cfg(feature = "sql")]
+fn rows_of(
+    database: &asof_sql::Database,
+    query: &OfQuery,
+    verdict: &mut Verdict,
+) -> Result<(), asof_sql::SqlError> {
+    use arrow_array::Array;
+
+    use super::survey::times;
+    use crate::sql::values::{Reader, write};
+    for batch in database.query(&query.query)? {
+        let batch = batch?;
+        // The time of the failure: the first time column of the query.
+        let time = batch.schema().fields().iter().find_map(|field| {
+            let is_time = matches!(field.data_type(), arrow_schema::DataType::Timestamp(..));
+            is_time.then(|| field.name().clone())
+        });
+        let time = time.and_then(|name| times(&batch, &name).cloned());
+        for row in 0..batch.num_rows() {
+            let at = time.as_ref().filter(|time| time.is_valid(row));
+            verdict.breaks(at.map(|time| time.value(row)), || {
+                let mut text = Vec::new();
+                for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
+                    if !text.is_empty() {
+                        text.extend_from_slice(b", ");
+                    }
+                    text.extend_from_slice(field.name().as_bytes());
+                    text.extend_from_slice(b": ");
+                    write(column, row, Reader::Person, &mut text);
+                }
+                String::from_utf8_lossy(&text).into_owned()
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The name of a query.
+fn subject(query: &OfQuery) -> &str {
+    if query.name.is_empty() {
+        &query.query
+    } else {
+        &query.name
+    }
+}

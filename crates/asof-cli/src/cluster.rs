@@ -1,0 +1,200 @@
+//! `asof cluster`
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::Outcome;
+use super::screen::Screen;
+use super::writing::parse_size;
+
+/// Run queries on several machines: one scheduler, any number of executors
+///
+/// Start a scheduler on one machine, and executors on all machines that should read recordings. Then
+/// `asof sql --cluster HOST:PORT PLACE 'QUERY'` runs there. An executor opens only recordings under the roots that it was
+/// started with.
+///
+/// Both are Apache DataFusion Ballista, with its REST interface and metrics at the scheduler's address (/api/executors,
+/// /api/jobs, /api/metrics, /healthz). Neither authenticates clients: keep their ports within a network that you trust.
+#[derive(Debug, Args)]
+#[cfg_attr(
+    not(feature = "cluster"),
+    allow(dead_code, reason = "without the engine nothing is done with them")
+)]
+#[command(after_help = "\
+Examples:
+  asof cluster scheduler
+  asof cluster executor --scheduler 10.0.0.5:50050 --root s3://bucket/fleet
+  asof cluster status 10.0.0.5:50050
+  asof sql --cluster 10.0.0.5:50050 s3://bucket/fleet 'SELECT recording, count(*) FROM rosout GROUP BY 1'")]
+pub struct Cluster {
+    #[command(subcommand)]
+    part: Part,
+}
+
+#[derive(Debug, Subcommand)]
+#[cfg_attr(
+    not(feature = "cluster"),
+    allow(dead_code, reason = "without the engine nothing is done with them")
+)]
+enum Part {
+    /// Take queries, and distribute their parts to executors
+    Scheduler(Scheduler),
+    /// Read recordings for a scheduler
+    Executor(Executor),
+    /// List the executors of a scheduler
+    Status(Status),
+}
+
+#[derive(Debug, Args)]
+#[cfg_attr(
+    not(feature = "cluster"),
+    allow(dead_code, reason = "without the engine nothing is done with them")
+)]
+struct Scheduler {
+    /// Where to listen
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:50050")]
+    listen: SocketAddr,
+
+    /// How many seconds an executor may be silent before it counts as lost; its work is then done elsewhere
+    #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(10..=3600))]
+    executor_timeout: u64,
+}
+
+#[derive(Debug, Args)]
+#[cfg_attr(
+    not(feature = "cluster"),
+    allow(dead_code, reason = "without the engine nothing is done with them")
+)]
+struct Executor {
+    /// The scheduler
+    #[arg(long, value_name = "HOST:PORT")]
+    scheduler: String,
+
+    /// A folder or an address: only recordings under it may be opened. May be repeated
+    #[arg(long, value_name = "PLACE", required = true)]
+    root: Vec<PathBuf>,
+
+    /// Where to serve rows to other executors
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:50051")]
+    listen: SocketAddr,
+
+    /// The name of this machine for others, if not the address that it connects from
+    #[arg(long, value_name = "HOST")]
+    external_host: Option<String>,
+
+    /// How many tasks run at once; without it, one per core
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    cores: usize,
+
+    /// Memory limit of sorts, joins and groups over all tasks; without it, 70 % of the memory
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    memory: Option<u64>,
+
+    /// Its name in messages
+    #[arg(long)]
+    name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[cfg_attr(
+    not(feature = "cluster"),
+    allow(dead_code, reason = "without the engine nothing is done with them")
+)]
+struct Status {
+    /// The scheduler
+    #[arg(value_name = "HOST:PORT")]
+    scheduler: String,
+}
+
+#[cfg(not(feature = "cluster"))]
+impl Cluster {
+    /// Compiled without the engine.
+    #[expect(clippy::unused_self, reason = "the other build has something to do")]
+    pub fn run(&self, _screen: &Screen) -> anyhow::Result<Outcome> {
+        Err(anyhow::anyhow!(
+            "this build has no cluster; build one with it: cargo install --path crates/asof-cli --features cluster"
+        ))
+    }
+}
+
+#[cfg(feature = "cluster")]
+impl Cluster {
+    pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
+        match &self.part {
+            Part::Scheduler(scheduler) => scheduler.run(screen),
+            Part::Executor(executor) => executor.run(screen),
+            Part::Status(status) => status.run(screen),
+        }
+    }
+}
+
+#[cfg(feature = "cluster")]
+impl Scheduler {
+    fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
+        tell_log(screen);
+        let options = asof_cluster::SchedulerOptions {
+            listen: self.listen,
+            executor_timeout: self.executor_timeout,
+        };
+        super::signals::on_end(|_| std::process::exit(0))?;
+        let scheduler = asof_cluster::ClusterScheduler::start(&options)?;
+        let address = scheduler.address();
+        screen.note(format_args!("scheduler at {address}; executors: asof cluster executor --scheduler HOST:{} --root PLACE", address.port()));
+        scheduler.wait()?;
+        Ok(Outcome::Done)
+    }
+}
+
+#[cfg(feature = "cluster")]
+impl Executor {
+    fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
+        tell_log(screen);
+        let roots = asof_cluster::Roots::new(&self.root)?;
+        screen.note(format_args!(
+            "executor at {} for the scheduler at {}",
+            self.listen, self.scheduler
+        ));
+        asof_cluster::ClusterExecutor::run(asof_cluster::ExecutorOptions {
+            scheduler: self.scheduler.clone(),
+            listen: self.listen,
+            external_host: self.external_host.clone(),
+            roots,
+            cores: self.cores,
+            memory: self.memory,
+            name: self.name.clone(),
+        })?;
+        Ok(Outcome::Done)
+    }
+}
+
+#[cfg(feature = "cluster")]
+impl Status {
+    fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
+        use std::io::Write as _;
+
+        let executors = asof_cluster::executors(&self.scheduler)?;
+        let mut out = super::screen::output();
+        for one in &executors {
+            let cores = super::numbers::counted(one.cores as u64, "core");
+            writeln!(out, "{}  {}:{}  {cores}", one.id, one.host, one.port)?;
+        }
+        out.flush()?;
+        if executors.is_empty() {
+            screen.note("the scheduler has no executors");
+            return Ok(Outcome::Failed);
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+/// Ballista's log goes to standard error: warnings, and everything with -v.
+#[cfg(feature = "cluster")]
+fn tell_log(screen: &Screen) {
+    let told = screen.clone();
+    asof_cluster::log_to(screen.is_verbose(), move |level, text| match level {
+        asof_cluster::Severity::Warning => told.warning(text),
+        asof_cluster::Severity::Note => told.note(text),
+    });
+}

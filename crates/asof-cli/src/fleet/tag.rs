@@ -1,0 +1,92 @@
+//! `asof tag`
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use asof_core::Stamp;
+use clap::Args;
+
+use super::CataloguePlace;
+use super::search::row_as_json;
+use crate::Outcome;
+use crate::failure::Usage;
+use crate::numbers::shown;
+use crate::screen::{Screen, output};
+
+/// Tag a recording, without touching the file
+///
+/// Tags are kept in the catalogue of `asof index`, and outlive changes of the recording. The tags robot, site and date override
+/// those from path and metadata. A key without a value removes the tag. Prints all tags of the recording.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  asof tag s3://bucket/fleet r7/2024-05-01/run.mcap weather=rain operator=night-shift
+  asof tag /data/fleet run.mcap weather=")]
+pub struct Tag {
+    /// The folder or bucket of the recording
+    #[arg(value_name = "PLACE")]
+    place: PathBuf,
+
+    /// The recording: its path from there, its address, or the end of its path
+    #[arg(value_name = "RECORDING")]
+    recording: String,
+
+    /// The tag: key=value, or key= to remove it
+    #[arg(value_name = "KEY=VALUE", required = true)]
+    tags: Vec<String>,
+
+    #[command(flatten)]
+    catalogue: CataloguePlace,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Tag {
+    pub fn run(&self, _screen: &Screen) -> anyhow::Result<Outcome> {
+        let mut set = BTreeMap::new();
+        let mut removed = BTreeSet::new();
+        for tag in &self.tags {
+            let Some((key, value)) = tag
+                .split_once('=')
+                .filter(|(key, _)| !key.trim().is_empty())
+            else {
+                return Err(Usage::error(format!(
+                    "'{tag}' is not a tag; write it as key=value"
+                )));
+            };
+            if value.is_empty() {
+                removed.insert(key.trim().to_owned());
+            } else {
+                set.insert(key.trim().to_owned(), value.to_owned());
+            }
+        }
+        let catalogue = self.catalogue.of(&self.place)?;
+        let row = catalogue.label(&self.recording, set, removed, Stamp::now())?;
+        let mut out = output();
+        if self.json {
+            writeln!(
+                out,
+                "{}",
+                row_as_json(&row, &catalogue.root().address_of(&row.recording))
+            )?;
+        } else {
+            let columns = [
+                ("robot", &row.robot),
+                ("site", &row.site),
+                ("date", &row.date),
+            ];
+            let columns = columns
+                .into_iter()
+                .filter_map(|(key, value)| Some((key, value.as_ref()?)));
+            let tags = row.tags.iter().map(|(key, value)| (key.as_str(), value));
+            for (key, value) in columns.chain(tags) {
+                writeln!(out, "{}={}", shown(key), shown(value))?;
+            }
+        }
+        out.flush()?;
+        Ok(Outcome::Done)
+    }
+}

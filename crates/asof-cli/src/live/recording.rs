@@ -1,0 +1,605 @@
+//! `asof record`: a robot into a file.
+
+use std::fs::File;
+use std::io::{BufWriter, ErrorKind, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use asof_formats::Compression;
+use asof_live::ros::{QosError, QosOverride};
+use asof_live::{
+    DurableFile, LiveError, Priorities, RecordOptions, RecordReport, Recorder, SnapshotOptions,
+    SnapshotReport, SplitOptions, TopicReport, Trigger, TriggerError, part_path,
+};
+use indicatif::ProgressBar;
+use serde_json::json;
+
+use super::prompts::{Prompt, Prompts};
+use super::robot::{Session, TICK};
+use super::{Record, supervisor};
+use crate::Outcome;
+use crate::failure::Usage;
+use crate::numbers::{bytes, counted, grouped};
+use crate::place::quoted;
+use crate::screen::{Screen, output};
+use crate::select::Patterns;
+
+/// How often a slow disk is reported.
+const DROP_REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// How often a supervisor receives a status.
+const SUPERVISOR_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the status line is updated.
+const STATUS_INTERVAL: Duration = Duration::from_millis(250);
+
+pub fn run(verb: &Record, screen: &Screen) -> anyhow::Result<Outcome> {
+    // Before waiting for a robot that may appear much later.
+    if verb.keep.is_none() {
+        let first = first_file(verb);
+        check(&first, verb.force && !verb.is_split())?;
+    } else {
+        check_folder(&verb.output)?;
+    }
+    check_prefixes(verb)?;
+    let triggers = verb.triggers()?;
+    let qualities = verb.qualities()?;
+    let mut session = verb.connection.open(screen)?;
+    let mut others = verb
+        .others
+        .iter()
+        .map(|url| verb.connection.beside(url).open(screen))
+        .collect::<anyhow::Result<Vec<Session>>>()?;
+    let mut options = RecordOptions {
+        queue_bytes: verb.queue.saturating_mul(1 << 20),
+        tags: verb.tag.iter().cloned().collect(),
+        priorities: verb.priorities(),
+        sim_time: verb.sim_time,
+        ..RecordOptions::default()
+    };
+    session
+        .profile(screen)
+        .clone_into(&mut options.writer.profile);
+    options.writer.level = verb.level;
+    options.writer.compression = match verb.compression.as_str() {
+        "none" => Compression::None,
+        "lz4" => Compression::Lz4,
+        _ => Compression::Zstd,
+    };
+    // Recording starts when each robot has its prefix.
+    let nothing = |_: &asof_live::Publisher| false;
+    let mut recorder = if let Some(keep) = verb.keep {
+        let snapshots = SnapshotOptions {
+            keep,
+            after: verb.after,
+            bytes: verb.keep_size,
+            triggers,
+            ring: verb.ring.clone(),
+        };
+        Recorder::create_snapshots(&session.robot, &verb.output, snapshots, options, nothing)?
+    } else if verb.is_split() {
+        let split = SplitOptions {
+            bytes: verb.split_size,
+            time: verb.split_time,
+            quota: verb.quota,
+        };
+        Recorder::create_parts(&session.robot, &verb.output, split, options, nothing)?
+    } else {
+        // Written in place from the start: whatever happens, the recording is at the requested path.
+        let file = Straight {
+            file: BufWriter::with_capacity(1 << 17, durable(&verb.output, verb.force)?),
+            position: 0,
+        };
+        Recorder::start(&session.robot, file, options, nothing)?
+    };
+    let robots = std::iter::once(&session).chain(&others);
+    for (robot, number) in robots.zip(0..) {
+        let qualities = qualities.clone();
+        robot.robot.set_qos_overrides(move |topic| {
+            let asked = last_fit(&qualities, topic);
+            asked.copied().unwrap_or_default()
+        });
+        let prefix = verb.prefix.get(number).map_or("", String::as_str);
+        recorder.add_with_prefix(&robot.robot, prefix, verb.chooser());
+    }
+    for key in &verb.connection.key {
+        recorder.add_key(&session.robot, key)?;
+    }
+    supervisor::tell("READY=1");
+    follow(&mut session, &recorder, verb, screen)?;
+    supervisor::tell("STOPPING=1");
+    let elapsed = session.elapsed();
+    let report = recorder.stop().map_err(|error| broken(verb, error))?;
+    let mut is_missing = false;
+    for robot in std::iter::once(&mut session).chain(&mut others) {
+        is_missing |= robot.tell_problems(screen);
+    }
+    let outcome = tell(verb, &report, elapsed, screen)?;
+    Ok(if is_missing {
+        Outcome::Damaged
+    } else {
+        outcome
+    })
+}
+
+/// The first file that is written.
+fn first_file(verb: &Record) -> PathBuf {
+    if verb.is_split() {
+        part_path(&verb.output, 0)
+    } else {
+        verb.output.clone()
+    }
+}
+
+/// Without prefixes, topics of several robots would be merged.
+fn check_prefixes(verb: &Record) -> anyhow::Result<()> {
+    let robots = verb.others.len() + 1;
+    let mut prefixes = verb.prefix.clone();
+    prefixes.sort();
+    prefixes.dedup();
+    let is_good = if robots == 1 {
+        verb.prefix.len() <= 1
+    } else {
+        verb.prefix.len() == robots && prefixes.len() == robots
+    };
+    if is_good {
+        return Ok(());
+    }
+    Err(Usage::error(format!(
+        "{} recorded, but there are {} different prefixes; give one --prefix for each, in the order of the addresses",
+        counted(robots as u64, "robot"),
+        prefixes.len(),
+    )))
+}
+
+impl Record {
+    fn is_split(&self) -> bool {
+        self.split_size.is_some() || self.split_time.is_some()
+    }
+
+    /// The priorities of topics.
+    fn priorities(&self) -> Priorities {
+        let given = self.priority.clone();
+        Priorities::new(move |topic| last_fit(&given, topic).copied().unwrap_or(0))
+    }
+
+    /// Overrides of the topics' quality of service.
+    fn qualities(&self) -> anyhow::Result<Vec<(Patterns, QosOverride)>> {
+        let read = |(patterns, words): &(Patterns, String)| {
+            let asked: QosOverride = words
+                .parse()
+                .map_err(|error: QosError| Usage::error(format!("--qos: {error}")))?;
+            Ok((patterns.clone(), asked))
+        };
+        self.qos.iter().map(read).collect()
+    }
+
+    /// The events that write snapshots.
+    fn triggers(&self) -> anyhow::Result<Vec<Trigger>> {
+        let read = |text: &String| text.parse();
+        let triggers: Result<Vec<Trigger>, TriggerError> = self.trigger.iter().map(read).collect();
+        triggers.map_err(|error| Usage::error(error.to_string()))
+    }
+
+    /// Whether a topic was selected, and not excluded.
+    fn chooser(&self) -> impl Fn(&asof_live::Publisher) -> bool + Send + Sync + 'static {
+        let (wanted, excluded) = (self.connection.chooser(), self.exclude.clone());
+        move |publisher| {
+            let topic = &publisher.channel.topic;
+            let is_excluded = excluded.as_ref().is_some_and(|all| all.is_match(topic));
+            wanted(publisher) && !is_excluded
+        }
+    }
+}
+
+fn follow(
+    session: &mut Session,
+    recorder: &Recorder,
+    verb: &Record,
+    screen: &Screen,
+) -> anyhow::Result<()> {
+    let (mut stated, mut printed, mut deleted) = (Instant::now(), Instant::now(), 0);
+    let bar = screen.progress(0, "{msg}");
+    let (mut told, mut complained, mut renewed) = (0, None::<Instant>, None::<Instant>);
+    let prompts = Prompts::listen();
+    let mut snapshots = Told::default();
+    if verb.keep.is_some() && prompts.is_terminal() {
+        screen.note("press enter to write a snapshot");
+    }
+    while session.is_open() && recorder.is_recording() {
+        session.wait(Instant::now() + TICK);
+        bar.suspend(|| session.tell(screen));
+        while let Some(prompt) = prompts.next() {
+            obey(&prompt, recorder, verb);
+        }
+        let report = recorder.report();
+        bar.suspend(|| snapshots.tell(&report.snapshots, screen));
+        let is_due = complained.is_none_or(|last| last.elapsed() >= DROP_REPORT_INTERVAL);
+        if report.dropped() > told && is_due {
+            told = report.dropped();
+            complained = Some(Instant::now());
+            bar.suspend(|| complain(&report, screen));
+        }
+        if renewed.is_none_or(|last| last.elapsed() >= STATUS_INTERVAL) {
+            renewed = Some(Instant::now());
+            show(&bar, &report, session.elapsed(), verb);
+        }
+        if report.parts.deleted > deleted {
+            let more = counted(report.parts.deleted - deleted, "file");
+            deleted = report.parts.deleted;
+            bar.suspend(|| {
+                screen.note(format_args!(
+                    "{more} deleted, the oldest of this recording: --quota was exceeded"
+                ));
+            });
+        }
+        if stated.elapsed() >= SUPERVISOR_INTERVAL {
+            stated = Instant::now();
+            supervisor::tell(&format!(
+                "WATCHDOG=1\nSTATUS={} of {}, {} dropped",
+                counted(report.written(), "message"),
+                counted(report.topics.len() as u64, "topic"),
+                grouped(report.dropped()),
+            ));
+        }
+        if verb.status.is_some_and(|often| printed.elapsed() >= often) {
+            printed = Instant::now();
+            let mut out = output();
+            writeln!(out, "{}", state(verb, &report, session.elapsed()))?;
+            out.flush()?;
+        }
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// The value of the last pattern that matches a topic.
+fn last_fit<'a, T>(given: &'a [(Patterns, T)], topic: &str) -> Option<&'a T> {
+    let mut fitting = given.iter().rev();
+    let fitting = fitting.find(|(patterns, _)| patterns.is_match(topic));
+    fitting.map(|(_, meant)| meant)
+}
+
+/// Executes a request.
+fn obey(prompt: &Prompt, recorder: &Recorder, verb: &Record) {
+    let reason = match prompt {
+        Prompt::Signal => "SIGUSR1",
+        Prompt::Now => "the enter key",
+        Prompt::Line(text) => {
+            let values = [("text".to_owned(), text.clone()), time_of_note()];
+            recorder.note("note", values.into_iter().collect());
+            return;
+        }
+    };
+    if verb.keep.is_some() {
+        recorder.trigger(reason);
+    } else {
+        let values = [("text".to_owned(), reason.to_owned()), time_of_note()];
+        recorder.note("mark", values.into_iter().collect());
+    }
+}
+
+fn time_of_note() -> (String, String) {
+    ("time".to_owned(), super::robot::now().nanos().to_string())
+}
+
+/// The snapshots that were reported.
+#[derive(Default)]
+struct Told {
+    triggered: u64,
+    files: usize,
+    problems: usize,
+}
+
+impl Told {
+    /// Reports what is new.
+    fn tell(&mut self, report: &SnapshotReport, screen: &Screen) {
+        if report.triggered > self.triggered {
+            self.triggered = report.triggered;
+            let reason = report.last.as_deref().unwrap_or_default();
+            screen.note(format_args!("{reason}: writing a snapshot"));
+        }
+        for file in report.files.iter().skip(self.files) {
+            screen.note(format_args!("snapshot: {}", file.display()));
+        }
+        self.files = report.files.len();
+        for problem in report.problems.iter().skip(self.problems) {
+            screen.warning(problem);
+        }
+        self.problems = report.problems.len();
+    }
+}
+
+/// The state for programs; the final summary has `topics`, too.
+fn state(verb: &Record, report: &RecordReport, elapsed: Duration) -> serde_json::Value {
+    json!({
+        "status": "recording", "path": verb.output, "size": size_of(verb, report),
+        "duration": elapsed.as_secs_f64(), "messages": report.written(), "dropped": report.dropped(),
+        "waiting_bytes": report.waiting_bytes, "files": files_of(verb, report),
+        "deleted_files": report.parts.deleted, "snapshots": snapshots_of(verb, report),
+    })
+}
+
+/// The files that were written one after another.
+fn files_of<'a>(verb: &Record, report: &'a RecordReport) -> &'a [PathBuf] {
+    if verb.keep.is_some() {
+        &report.snapshots.files
+    } else {
+        &report.parts.files
+    }
+}
+
+/// What was kept and written of snapshots, for programs.
+pub fn snapshots_as_json(snapshots: &SnapshotReport) -> serde_json::Value {
+    json!({
+        "triggered": snapshots.triggered, "last": snapshots.last, "is_writing": snapshots.is_writing,
+        "files": snapshots.files, "written": snapshots.written, "kept": snapshots.kept,
+        "kept_bytes": snapshots.kept_bytes, "crowded_out": snapshots.crowded_out, "problems": snapshots.problems,
+    })
+}
+
+/// The same; `None` where snapshots were not requested.
+fn snapshots_of(verb: &Record, report: &RecordReport) -> Option<serde_json::Value> {
+    verb.keep.map(|_| snapshots_as_json(&report.snapshots))
+}
+
+/// The total size of the files.
+fn size_of(verb: &Record, report: &RecordReport) -> u64 {
+    let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |found| found.len());
+    if verb.is_split() || verb.keep.is_some() {
+        files_of(verb, report).iter().map(size).sum()
+    } else {
+        size(&verb.output)
+    }
+}
+
+fn show(bar: &ProgressBar, report: &RecordReport, elapsed: Duration, verb: &Record) {
+    let size = size_of(verb, report);
+    bar.set_message(format!(
+        "{:.1} s · {} · {} · {} in {} · {} waiting",
+        elapsed.as_secs_f64(),
+        counted(report.topics.len() as u64, "topic"),
+        counted(report.written(), "message"),
+        bytes(size),
+        verb.output.display(),
+        bytes(report.waiting_bytes),
+    ));
+}
+
+fn complain(report: &RecordReport, screen: &Screen) {
+    let mut worst: Vec<_> = report
+        .topics
+        .iter()
+        .filter(|(_, topic)| topic.dropped > 0)
+        .collect();
+    worst.sort_by_key(|(_, topic)| std::cmp::Reverse(topic.dropped));
+    let named = worst.iter().take(5);
+    let named: Vec<_> = named
+        .map(|(name, topic)| format!("{} of {name}", grouped(topic.dropped)))
+        .collect();
+    screen.warning(format_args!(
+        "the disk is slower than the robot: {} dropped so far ({}); record fewer topics, or with --compression none",
+        counted(report.dropped(), "message"),
+        named.join(", "),
+    ));
+}
+
+fn tell(
+    verb: &Record,
+    report: &RecordReport,
+    elapsed: Duration,
+    screen: &Screen,
+) -> anyhow::Result<Outcome> {
+    let size = size_of(verb, report);
+    let named = |is_meant: fn(&TopicReport) -> bool| -> Vec<&str> {
+        let topics = report.topics.iter();
+        let meant = topics.filter(|(_, topic)| is_meant(topic));
+        meant.map(|(name, _)| name.as_str()).collect()
+    };
+    let other = named(|topic| topic.is_defined_otherwise);
+    if !other.is_empty() {
+        screen.warning(format_args!(
+            "the types of {} differ from the known types of those names (their hashes differ), and no node \
+             described them: they are recorded but cannot be decoded; give a folder of the robot's .msg files with --msg-path",
+            other.join(", ")
+        ));
+    }
+    let undefined = named(|topic| topic.is_undefined && !topic.is_defined_otherwise);
+    if !undefined.is_empty() {
+        screen.note(format_args!(
+            "no definition of the types of {} was found, so they are recorded but cannot be decoded; \
+             give a folder of .msg files with --msg-path",
+            undefined.join(", ")
+        ));
+    }
+    for (name, topic) in &report.topics {
+        if topic.dropped > 0 {
+            let dropped = counted(topic.dropped, "message");
+            screen.warning(format_args!(
+                "{dropped} of {name} dropped: the disk was slower than the robot"
+            ));
+        }
+        if topic.early > 0 {
+            let early = counted(topic.early, "message");
+            screen.note(format_args!(
+                "{early} of {name} left out: they arrived before the robot's clock"
+            ));
+        }
+        if topic.mistimed > 0 {
+            let mistimed = counted(topic.mistimed, "message");
+            screen.warning(format_args!(
+                "{mistimed} of {name} have times before 1970: they are recorded with the time of receipt"
+            ));
+        }
+        if topic.refused > 0 {
+            let refused = counted(topic.refused, "message");
+            screen.warning(format_args!(
+                "{refused} of {name} left out: their times are before 1970"
+            ));
+        }
+    }
+    if report.snapshots.crowded_out > 0 {
+        screen.note(format_args!(
+            "{} did not stay for the time of --keep: they exceed --keep-size",
+            counted(report.snapshots.crowded_out, "message"),
+        ));
+    }
+    if report.topics.is_empty() {
+        screen.note(
+            "nothing was recorded: no topic was seen; `asof live` shows what is there, raw Zenoh keys are \
+             recorded with --key",
+        );
+    }
+    let mut out = output();
+    if verb.json {
+        let topics: Vec<_> = report
+            .topics
+            .iter()
+            .map(|(name, topic)| {
+                json!({
+                    "topic": name, "messages": topic.written, "dropped": topic.dropped, "refused": topic.refused, "mistimed": topic.mistimed,
+                    "early": topic.early,
+                })
+            })
+            .collect();
+        let summary = json!({
+            "status": "done", "path": verb.output, "size": size, "files": files_of(verb, report),
+            "snapshots": snapshots_of(verb, report), "deleted_files": report.parts.deleted, "duration": elapsed.as_secs_f64(),
+            "messages": report.written(), "dropped": report.dropped(), "topics": topics,
+        });
+        writeln!(out, "{summary}")?;
+    } else if verb.keep.is_some() {
+        writeln!(
+            out,
+            "{}: {} written in {}, {}; {} of {} heard in {:.1} s",
+            verb.output.display(),
+            counted(report.snapshots.written, "message"),
+            counted(report.snapshots.files.len() as u64, "snapshot"),
+            bytes(size),
+            counted(report.written(), "message"),
+            counted(report.topics.len() as u64, "topic"),
+            elapsed.as_secs_f64(),
+        )?;
+    } else {
+        writeln!(
+            out,
+            "{}: {} of {} in {:.1} s, {}",
+            verb.output.display(),
+            counted(report.written(), "message"),
+            counted(report.topics.len() as u64, "topic"),
+            elapsed.as_secs_f64(),
+            bytes(size),
+        )?;
+    }
+    out.flush()?;
+    let has_losses = report
+        .topics
+        .values()
+        .any(|topic| topic.dropped + topic.refused > 0);
+    Ok(if has_losses {
+        Outcome::Damaged
+    } else {
+        Outcome::Done
+    })
+}
+
+/// Written from front to back: its position is known without asking, which a pipe could not answer.
+struct Straight {
+    file: BufWriter<DurableFile>,
+    position: u64,
+}
+
+impl Write for Straight {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let count = self.file.write(bytes)?;
+        self.position += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Seek for Straight {
+    fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
+        let is_here = matches!(to, SeekFrom::Current(0)) || to == SeekFrom::Start(self.position);
+        if !is_here {
+            self.position = self.file.seek(to)?;
+        }
+        Ok(self.position)
+    }
+}
+
+fn durable(path: &Path, force: bool) -> anyhow::Result<DurableFile> {
+    DurableFile::new(create(path, force)?).map_err(|error| refused(path, error))
+}
+
+fn create(path: &Path, force: bool) -> anyhow::Result<File> {
+    let mut options = File::options();
+    options.write(true);
+    if force {
+        options.create(true).truncate(true);
+    } else {
+        options.create_new(true);
+    }
+    options.open(path).map_err(|error| refused(path, error))
+}
+
+/// Checks that the folder of future files exists.
+pub fn check_folder(path: &Path) -> anyhow::Result<()> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    match folder {
+        Some(folder) if !folder.is_dir() => Err(refused(path, ErrorKind::NotFound.into())),
+        _ => Ok(()),
+    }
+}
+
+/// Checks what can be checked without creating the file.
+fn check(path: &Path, force: bool) -> anyhow::Result<()> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let in_the_way = if folder.is_some_and(|folder| !folder.exists()) {
+        ErrorKind::NotFound
+    } else if !force && path.exists() {
+        ErrorKind::AlreadyExists
+    } else {
+        return Ok(());
+    };
+    Err(refused(path, in_the_way.into()))
+}
+
+fn refused(path: &Path, error: std::io::Error) -> anyhow::Error {
+    let shown = path.display();
+    let line = match error.kind() {
+        ErrorKind::AlreadyExists => {
+            format!("{shown} exists already; name another file with -o, or replace it with --force")
+        }
+        ErrorKind::NotFound => {
+            format!("cannot write {shown}: there is no such folder; make it first")
+        }
+        ErrorKind::PermissionDenied => {
+            format!("cannot write {shown}: permission denied; choose another folder with -o")
+        }
+        _ => format!("cannot write {shown}: {error}"),
+    };
+    anyhow!(error).context(line)
+}
+
+/// What was written before the disk failed is still there.
+fn broken(verb: &Record, error: LiveError) -> anyhow::Error {
+    let error = anyhow::Error::new(error);
+    // The disk's own error is the most specific: it is full, or gone.
+    let mut causes = error.chain();
+    let reason = match causes.find_map(|cause| cause.downcast_ref::<std::io::Error>()) {
+        Some(cause) => format!("cannot write the recording: {cause}"),
+        None => error.to_string(),
+    };
+    let line = format!(
+        "{reason}; the messages before are in {}: `asof recover` repairs it",
+        quoted(&verb.output)
+    );
+    error.context(line)
+}

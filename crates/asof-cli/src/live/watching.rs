@@ -1,0 +1,70 @@
+//! `asof live`: statistics of the topics, repeatedly.
+
+use std::io::{IsTerminal, Write};
+use std::time::Instant;
+
+use asof_core::Stamp;
+use asof_live::{TopicRate, Watch};
+use serde_json::json;
+
+use super::Live;
+use super::plain::Plain;
+use super::robot::now;
+use super::table;
+use crate::Outcome;
+use crate::screen::{Screen, output};
+
+pub fn run(verb: &Live, screen: &Screen) -> anyhow::Result<Outcome> {
+    let mut session = verb.connection.open(screen)?;
+    let mut watch = Watch::new(&session.robot, verb.connection.chooser());
+    for key in &verb.connection.key {
+        watch.add_key(&session.robot, key)?;
+    }
+    let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    if is_terminal && !verb.plain && !verb.json {
+        table::show(&mut session, &watch, verb.interval)?;
+        return Ok(Outcome::Done);
+    }
+    let mut out = output();
+    let mut plain = Plain::new(screen.palette());
+    let mut next = Instant::now();
+    while session.is_open() {
+        next += verb.interval;
+        session.wait(next);
+        session.tell(screen);
+        let now = now();
+        let rates = watch.rates(now);
+        if verb.json {
+            for rate in &rates {
+                serde_json::to_writer(&mut out, &row(rate, now)).map_err(std::io::Error::from)?;
+                writeln!(out)?;
+            }
+        } else {
+            plain.print(&mut out, &rates, now)?;
+        }
+        out.flush()?;
+    }
+    if watch.rates(now()).is_empty() {
+        screen.note(
+            "no topic was found; on Zenoh, ROS 2 topics are found by their tokens, and other keys need --key",
+        );
+    }
+    Ok(Outcome::Done)
+}
+
+/// A topic at an instant. Times are nanoseconds, as everywhere; `jitter` and `age` are seconds.
+fn row(rate: &TopicRate, now: Stamp) -> serde_json::Value {
+    json!({
+        "time": now.nanos(),
+        "topic": rate.topic,
+        "type": rate.type_name,
+        "messages": rate.messages,
+        "bytes": rate.bytes,
+        "hz": rate.hertz,
+        "bytes_per_second": rate.bytes_per_second,
+        "jitter": rate.jitter,
+        "last": rate.last.map(Stamp::nanos),
+        "age": rate.age(now),
+        "drops": rate.lost,
+    })
+}

@@ -1,0 +1,5 @@
+//! The command `asof`.
+
+fn main() -> std::process::ExitCode {
+    asof_cli::main()
+}

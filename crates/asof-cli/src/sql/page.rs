@@ -1,0 +1,171 @@
+//! Queries from the page.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::TimestampNanosecondType;
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::{DataType, SchemaRef, TimeUnit};
+use asof_core::Stamp;
+use asof_serve::{QueryAnswer, QueryColumn, QueryEngine, QueryKind, QueryLimits, Refusal};
+use asof_sql::{Database, SqlOptions, Waited};
+
+use super::running::{Placed, labels_of, opened};
+use super::values::{Reader, write, write_json_text};
+use crate::fleet::CataloguePlace;
+use crate::live::is_robot;
+use crate::numbers::counted;
+use crate::place::Opening;
+use crate::screen::Screen;
+
+/// Memory limit of the page's queries; the server has its own budget.
+const QUERY_MEMORY_BYTES: usize = 256 << 20;
+/// How often a running query is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// A database over the served places, opened at the first query.
+pub struct PageQueries {
+    places: Vec<PathBuf>,
+    catalogue: CataloguePlace,
+    opening: Opening,
+    screen: Screen,
+    database: OnceLock<Result<Arc<Database>, String>>,
+}
+
+impl PageQueries {
+    /// `None` for running robots, which grow while they are queried.
+    pub fn over(
+        (places, catalogue): (&[PathBuf], &CataloguePlace),
+        opening: &Opening,
+        screen: &Screen,
+    ) -> Option<Arc<Self>> {
+        if places.is_empty() || places.iter().any(|place| is_robot(place)) {
+            return None;
+        }
+        Some(Arc::new(PageQueries {
+            places: places.to_vec(),
+            catalogue: catalogue.clone(),
+            opening: opening.clone(),
+            screen: screen.clone(),
+            database: OnceLock::new(),
+        }))
+    }
+
+    /// The database, which is opened now if it has not been yet.
+    pub fn database(&self) -> Result<&Arc<Database>, String> {
+        let open = || -> anyhow::Result<Arc<Database>> {
+            let recordings = opened(&self.places, &self.catalogue, &self.opening, &self.screen)?;
+            let options = SqlOptions {
+                memory: QUERY_MEMORY_BYTES,
+                labels: labels_of(&recordings),
+                ..SqlOptions::default()
+            };
+            let recordings = recordings.iter().map(Placed::named).collect();
+            Ok(Arc::new(Database::new(recordings, options)?))
+        };
+        let database = self
+            .database
+            .get_or_init(|| open().map_err(|error| format!("{error:#}")));
+        database.as_ref().map_err(Clone::clone)
+    }
+}
+
+impl QueryEngine for PageQueries {
+    fn answer(&self, query: &str, limits: &QueryLimits) -> Result<QueryAnswer, Refusal> {
+        let database = self.database()?;
+        let query = query.trim().trim_end_matches(';');
+        let end = Instant::now() + limits.time;
+        let mut coming = database.query(query).map_err(|error| error.to_string())?;
+        let mut answer = QueryAnswer {
+            columns: columns_of(&coming.schema()),
+            ..QueryAnswer::default()
+        };
+        let mut bytes = 0;
+        loop {
+            match coming.wait(POLL_INTERVAL) {
+                Waited::End => break,
+                Waited::Nothing => {}
+                Waited::Rows(batch) => {
+                    let batch = batch.map_err(|error| error.to_string())?;
+                    for row in 0..batch.num_rows() {
+                        if answer.rows.len() >= limits.rows {
+                            let rows = counted(limits.rows as u64, "row");
+                            answer.cut = Some(format!("there are more than {rows}"));
+                            return Ok(answer);
+                        }
+                        let text = row_of(&batch, row, &answer.columns, limits.start);
+                        bytes += text.len() + 1;
+                        if bytes > limits.bytes {
+                            answer.cut = Some("the rows are too large to show more".to_owned());
+                            return Ok(answer);
+                        }
+                        answer.rows.push(text);
+                    }
+                }
+            }
+            if limits.is_given_up() {
+                return Err("the query was cancelled".into());
+            }
+            if Instant::now() >= end {
+                let seconds = limits.time.as_secs();
+                answer.cut = Some(format!("the query was stopped after {seconds} s"));
+                return Ok(answer);
+            }
+        }
+        Ok(answer)
+    }
+}
+
+fn columns_of(schema: &SchemaRef) -> Vec<QueryColumn> {
+    let column = |field: &Arc<arrow_schema::Field>| QueryColumn {
+        name: field.name().clone(),
+        kind: match field.data_type() {
+            DataType::Timestamp(TimeUnit::Nanosecond, _) => QueryKind::Time,
+            kind if kind.is_numeric() => QueryKind::Number,
+            _ => QueryKind::Text,
+        },
+    };
+    schema.fields().iter().map(column).collect()
+}
+
+fn row_of(batch: &RecordBatch, row: usize, columns: &[QueryColumn], start: Stamp) -> String {
+    let mut out = vec![b'['];
+    for (place, (array, column)) in batch.columns().iter().zip(columns).enumerate() {
+        if place > 0 {
+            out.push(b',');
+        }
+        write_cell(array, row, column.kind, start, &mut out);
+    }
+    out.push(b']');
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+fn write_cell(array: &dyn Array, row: usize, kind: QueryKind, start: Stamp, out: &mut Vec<u8>) {
+    if array.is_null(row) {
+        out.extend_from_slice(b"null");
+        return;
+    }
+    match kind {
+        QueryKind::Time => {
+            let at = array.as_primitive::<TimestampNanosecondType>().value(row);
+            let since = Stamp::from_nanos(at).since(start);
+            out.extend_from_slice(since.to_string().as_bytes());
+        }
+        QueryKind::Number => {
+            let before = out.len();
+            write(array, row, Reader::Program, out);
+            // Values that are not finite are strings in JSON.
+            if out.get(before) == Some(&b'"') {
+                out.truncate(before);
+                out.extend_from_slice(b"null");
+            }
+        }
+        QueryKind::Text => {
+            let mut text = Vec::new();
+            write(array, row, Reader::Person, &mut text);
+            write_json_text(&String::from_utf8_lossy(&text), out);
+        }
+    }
+}

@@ -1,0 +1,454 @@
+//! Queries over the named places.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use asof_formats::Recording;
+use asof_sql::{Database, RecordingLabels, SqlError, SqlOptions, TextPlace, Waited};
+
+use super::answers::{Answer, Form, to_file};
+use super::{Sql, prompt, statements};
+use crate::Outcome;
+use crate::cat::tell_problems;
+use crate::failure::Usage;
+use crate::fleet::{CataloguePlace, recordings_of};
+use crate::newfile::remove_unfinished;
+use crate::numbers::{counted, shown};
+use crate::place::{Opening, Wanted, is_address};
+use crate::screen::Screen;
+use crate::signals;
+use crate::table_file::Container;
+
+/// How often a running query is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+impl Sql {
+    pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
+        let (places, query) = self.places_and_query()?;
+        let interrupts = Interrupts::listen()?;
+        let places: Vec<PathBuf> = places.iter().map(PathBuf::from).collect();
+        let recordings = opened(&places, &self.catalogue, &self.opening, screen)?;
+        let options = SqlOptions {
+            memory: usize::try_from(self.memory).unwrap_or(usize::MAX),
+            labels: labels_of(&recordings),
+            ..SqlOptions::default()
+        };
+        let database = match &self.cluster {
+            None => Database::new(recordings.iter().map(Placed::named).collect(), options)?,
+            #[cfg(feature = "cluster")]
+            Some(cluster) => {
+                super::clustered::database(cluster, &recordings, &self.opening, options)?
+            }
+            #[cfg(not(feature = "cluster"))]
+            Some(_) => {
+                return Err(anyhow!(
+                    "this build has no cluster; build one with it: cargo install --path crates/asof-cli --features cluster"
+                ));
+            }
+        };
+        let session = Session {
+            database: &database,
+            form: self.form(),
+            screen,
+            interrupts: &interrupts,
+        };
+        let texts = match query {
+            Some(query) => query,
+            None if std::io::stdin().is_terminal() => {
+                prompt::run(&session)?;
+                return Ok(session.outcome(&recordings));
+            }
+            None => {
+                let mut text = String::new();
+                std::io::stdin()
+                    .read_to_string(&mut text)
+                    .context("cannot read queries from standard input")?;
+                text
+            }
+        };
+        let queries = statements::all(&texts);
+        if queries.is_empty() {
+            return Err(Usage::error(
+                "there is no query; write one after the places, such as 'SELECT * FROM topics'",
+            ));
+        }
+        if queries.len() > 1 && matches!(self.form(), Form::File(..) | Form::ArrowStream) {
+            return Err(Usage::error(format!(
+                "an output file is for one query, and there are {}",
+                queries.len()
+            )));
+        }
+        for query in queries {
+            match session.obey(query) {
+                Ok(Ended::Whole) => {}
+                Ok(Ended::Interrupted) => return Ok(Outcome::Interrupted),
+                Err(error) if error.is::<Told>() => return Ok(Outcome::Failed),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(session.outcome(&recordings))
+    }
+
+    /// The places, and the query given with them.
+    fn places_and_query(&self) -> anyhow::Result<(&[String], Option<String>)> {
+        if let Some(file) = &self.file {
+            let text = std::fs::read_to_string(file);
+            let text = text.with_context(|| format!("cannot read {}", file.display()))?;
+            return Ok((&self.words, Some(text)));
+        }
+        let Some((last, places)) = self.words.split_last() else {
+            return Ok((&[], None));
+        };
+        if !is_query(last) {
+            return Ok((&self.words, None));
+        }
+        if places.is_empty() {
+            return Err(Usage::error(
+                "name a recording before the query: asof sql run.mcap 'SELECT …'",
+            ));
+        }
+        Ok((places, Some(last.clone())))
+    }
+
+    fn form(&self) -> Form {
+        match (&self.parquet, &self.arrow) {
+            (Some(path), _) => to_file(Container::Parquet, path, self.force),
+            (_, Some(path)) => to_file(Container::Arrow, path, self.force),
+            _ if self.json => Form::Json,
+            _ if self.csv => Form::Csv,
+            _ => Form::Table,
+        }
+    }
+}
+
+/// A named recording.
+#[derive(Clone)]
+pub struct Placed {
+    /// Its name in rows.
+    pub name: String,
+    /// Its address.
+    #[cfg_attr(
+        not(feature = "cluster"),
+        allow(dead_code, reason = "only other processes use it")
+    )]
+    pub place: PathBuf,
+    pub recording: Arc<dyn Recording>,
+    /// Its labels in a catalogue.
+    pub labels: Option<RecordingLabels>,
+}
+
+impl Placed {
+    pub fn named(&self) -> (String, Arc<dyn Recording>) {
+        (self.name.clone(), Arc::clone(&self.recording))
+    }
+}
+
+/// The labels of recordings in catalogues, by name.
+pub fn labels_of(recordings: &[Placed]) -> BTreeMap<String, RecordingLabels> {
+    let said = recordings.iter().filter_map(|placed| {
+        let labels = placed.labels.clone()?;
+        Some((placed.name.clone(), labels))
+    });
+    said.collect()
+}
+
+/// The places as recordings, each with its name in rows.
+pub fn opened(
+    places: &[PathBuf],
+    catalogue: &CataloguePlace,
+    opening: &Opening,
+    screen: &Screen,
+) -> anyhow::Result<Vec<Placed>> {
+    let mut recordings: Vec<Placed> = Vec::new();
+    for place in places {
+        // With a catalogue of a folder or bucket, only the recordings that a query needs are opened.
+        if let Some(fleet) = recordings_of(place, catalogue, opening, screen)? {
+            recordings.extend(fleet.into_iter().map(|one| Placed {
+                place: PathBuf::from(&one.name),
+                name: one.name,
+                recording: one.recording,
+                labels: Some(RecordingLabels {
+                    robot: one.row.robot,
+                    site: one.row.site,
+                    tags: one.row.tags,
+                }),
+            }));
+            continue;
+        }
+        if catalogue.is_named() {
+            return Err(anyhow!(
+                "there is no catalogue of {} in the folder of --catalogue; make one with `asof index`",
+                asof_formats::without_secrets(&place.display().to_string())
+            ));
+        }
+        let only = std::slice::from_ref(place);
+        let recording = opening.look_at_slices(only, &Wanted::all(), screen)?;
+        let mut name = asof_formats::without_secrets(&place.display().to_string());
+        while recordings.iter().any(|known| known.name == name) {
+            name.push('\'');
+        }
+        recordings.push(Placed {
+            name,
+            place: place.clone(),
+            recording: Arc::from(recording),
+            labels: None,
+        });
+    }
+    Ok(recordings)
+}
+
+/// Whether the last argument is a query: anything that is not a place and contains a space, or starts like a query.
+fn is_query(word: &str) -> bool {
+    let path = Path::new(word);
+    if is_address(path) || path.exists() {
+        return false;
+    }
+    let first: String = word
+        .trim_start_matches(|c: char| c.is_whitespace() || c == '(')
+        .chars()
+        .take_while(char::is_ascii_alphabetic)
+        .collect();
+    let starts = [
+        "select", "with", "show", "describe", "desc", "explain", "values", "table",
+    ];
+    let is_start = starts.contains(&first.to_ascii_lowercase().as_str());
+    word.contains(char::is_whitespace) || is_start || word.starts_with('\\')
+}
+
+/// How a query ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    Whole,
+    Interrupted,
+}
+
+/// The queries of one user.
+pub struct Session<'a> {
+    pub database: &'a Database,
+    pub form: Form,
+    pub screen: &'a Screen,
+    pub interrupts: &'a Interrupts,
+}
+
+impl Session<'_> {
+    /// Answers a query, or executes a line with a backslash.
+    pub fn obey(&self, statement: &str) -> anyhow::Result<Ended> {
+        let statement = statement.trim();
+        if statement.starts_with('\\') {
+            self.command(statement)
+        } else {
+            self.answer_as(statement, &self.form)
+        }
+    }
+
+    /// `\d` lists the tables, `\d odom` the columns of one.
+    fn command(&self, line: &str) -> anyhow::Result<Ended> {
+        let (command, name) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let name = name.trim().trim_end_matches(';').trim_matches('"');
+        match (command.trim_end_matches(';'), name) {
+            ("\\d", "") => self.answer_as(
+                "SELECT topic AS table, type, sum(messages) AS messages FROM topics GROUP BY topic, type ORDER BY topic",
+                &Form::Table,
+            ),
+            ("\\d", name) => {
+                let quoted = name.replace('"', "\"\"");
+                self.answer_as(&format!("DESCRIBE \"{quoted}\""), &Form::Table)
+            }
+            (other, _) => Err(Usage::error(format!(
+                "there is no command {other}; there are \\d, \\d TABLE, \\timing, \\? and \\q"
+            ))),
+        }
+    }
+
+    fn answer_as(&self, sql: &str, form: &Form) -> anyhow::Result<Ended> {
+        let running = self.interrupts.running();
+        let mut rows = self
+            .database
+            .query(sql)
+            .map_err(|error| self.explained(error, sql))?;
+        let progress = self.screen.progress(0, "{elapsed}  {pos} messages read");
+        let before = self.database.messages_read();
+        let mut answer = Answer::start(form, &rows.schema())?;
+        loop {
+            match rows.wait(POLL_INTERVAL) {
+                Waited::Rows(batch) => {
+                    let batch = batch.map_err(|error| self.explained(error, sql))?;
+                    progress.suspend(|| answer.write(batch))?;
+                }
+                Waited::Nothing => progress.set_position(self.database.messages_read() - before),
+                Waited::End => break,
+            }
+            if running.is_interrupted() {
+                progress.finish_and_clear();
+                self.screen.note("interrupted");
+                return Ok(Ended::Interrupted);
+            }
+        }
+        progress.finish_and_clear();
+        if let Some((path, count)) = answer.finish()? {
+            let what = counted(count, "row");
+            self.screen
+                .note(format_args!("{what} in {}", path.display()));
+        }
+        Ok(Ended::Whole)
+    }
+
+    /// The error; on a terminal with the line of the query that it is about.
+    fn explained(&self, error: SqlError, sql: &str) -> anyhow::Error {
+        let pointed = match &error {
+            SqlError::Query {
+                place: Some(place), ..
+            } if std::io::stderr().is_terminal() => pointer(sql, *place),
+            _ => None,
+        };
+        match pointed {
+            Some(pointed) => {
+                self.screen.error(&error.into());
+                eprintln!("{pointed}");
+                anyhow::Error::new(Told)
+            }
+            None => match error {
+                error @ SqlError::Memory(_) => anyhow!("{error}: --memory 4G"),
+                error => error.into(),
+            },
+        }
+    }
+
+    /// Reports the problems of the recordings found so far.
+    fn outcome(&self, recordings: &[Placed]) -> Outcome {
+        let mut outcome = Outcome::Done;
+        for Placed { recording, .. } in recordings {
+            let problems = &recording.summary().problems;
+            tell_problems(problems, self.screen);
+            if !problems.is_empty() {
+                outcome = Outcome::Damaged;
+            }
+        }
+        let (count, topics) = self.database.undecoded();
+        for (topic, first) in &topics {
+            outcome = Outcome::Damaged;
+            let (at, reason) = (first.log_time, &first.reason);
+            self.screen.warning(format_args!(
+                "{topic} has messages that are not decoded, {} over all topics; the first: at {at}, {reason}",
+                counted(count, "message")
+            ));
+        }
+        if count > 0 && topics.is_empty() {
+            outcome = Outcome::Damaged;
+            self.screen.warning(format_args!(
+                "{} could not be decoded; run the query without --cluster to see which",
+                counted(count, "message")
+            ));
+        }
+        outcome
+    }
+}
+
+/// The affected line of a query, and an arrow below it.
+fn pointer(sql: &str, place: TextPlace) -> Option<String> {
+    let line = sql
+        .lines()
+        .nth(usize::try_from(place.line).ok()?.checked_sub(1)?)?;
+    let column = usize::try_from(place.column).ok()?.saturating_sub(1);
+    let before: String = line
+        .chars()
+        .take(column)
+        .map(|c| if c == '\t' { '\t' } else { ' ' })
+        .collect();
+    Some(format!("  {}\n  {before}^", shown(line)))
+}
+
+/// Ctrl-C: the first one cancels the running query, any other ends the program.
+pub struct Interrupts(Arc<AtomicU8>);
+
+/// No query runs.
+const IDLE: u8 = 0;
+const RUNNING: u8 = 1;
+const INTERRUPTED: u8 = 2;
+
+impl Interrupts {
+    fn listen() -> anyhow::Result<Self> {
+        let state = Arc::new(AtomicU8::new(IDLE));
+        let shared = Arc::clone(&state);
+        let act = move |code: i32| {
+            let noted =
+                shared.compare_exchange(RUNNING, INTERRUPTED, Ordering::Relaxed, Ordering::Relaxed);
+            if noted.is_err() || code != 130 {
+                remove_unfinished();
+                std::process::exit(code);
+            }
+        };
+        signals::on_end(act).context("cannot listen for Ctrl-C")?;
+        Ok(Interrupts(state))
+    }
+
+    /// Marks a query as running, until the returned guard is dropped.
+    fn running(&self) -> Running<'_> {
+        self.0.store(RUNNING, Ordering::Relaxed);
+        Running(self)
+    }
+}
+
+/// A running query.
+struct Running<'a>(&'a Interrupts);
+
+impl Running<'_> {
+    fn is_interrupted(&self) -> bool {
+        self.0.0.load(Ordering::Relaxed) == INTERRUPTED
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.0.store(IDLE, Ordering::Relaxed);
+    }
+}
+
+/// An error that was reported already.
+#[derive(Debug)]
+pub struct Told;
+
+impl std::fmt::Display for Told {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the query has no answer")
+    }
+}
+
+impl std::error::Error for Told {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_word_is_a_query_where_it_is_no_place() {
+        for query in [
+            "SELECT 1",
+            "select\n1",
+            "(SELECT 1)",
+            "SHOW TABLES",
+            "DROP TABLE x",
+            "SELEC 1",
+            "\\d",
+        ] {
+            assert!(is_query(query), "{query}");
+        }
+        for place in ["run.mcap", "https://host/a b.mcap", "/", "missing.bag"] {
+            assert!(!is_query(place), "{place}");
+        }
+    }
+
+    #[test]
+    fn an_arrow_points_at_the_place() {
+        let place = TextPlace { line: 2, column: 3 };
+        let found = pointer("SELECT\né odmo", place);
+        assert_eq!(found.as_deref(), Some("  é odmo\n    ^"));
+        let nowhere = TextPlace { line: 9, column: 1 };
+        assert_eq!(pointer("SELECT", nowhere), None);
+    }
+}

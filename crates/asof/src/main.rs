@@ -1,5 +1,0 @@
-//! The command `asof`.
-
-fn main() -> std::process::ExitCode {
-    asof::cli::main()
-}
