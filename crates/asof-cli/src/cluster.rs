@@ -113,9 +113,7 @@ impl Cluster {
     /// Compiled without the engine.
     #[expect(clippy::unused_self, reason = "the other build has something to do")]
     pub fn run(&self, _screen: &Screen) -> anyhow::Result<Outcome> {
-        Err(anyhow::anyhow!(
-            "this build has no cluster; build one with it: cargo install --path crates/asof-cli --features cluster"
-        ))
+        Err(anyhow::anyhow!(crate::absent::absent("cluster", "cluster")))
     }
 }
 

@@ -4,6 +4,8 @@
 //! writes files, `failure` prints errors, and `escaped` keeps names from controlling the terminal. `tests/cli.rs`
 //! holds the output in snapshots; after an intended change, `INSTA_UPDATE=always cargo test -p asof-cli` updates them.
 
+#[cfg(not(all(feature = "live", feature = "cluster")))]
+mod absent;
 mod annotated;
 mod at;
 mod bag_metadata;

@@ -623,3 +623,23 @@ fn convert_refuses_what_it_cannot_obey() {
     assert_eq!(folder.exit_code("convert nowhere.bag -o out.mcap"), 1);
     assert!(!folder.path("out.mcap").exists());
 }
+
+#[test]
+#[cfg(not(feature = "live"))]
+fn a_verb_that_is_not_in_the_build_names_the_packages_that_have_it_and_the_line_that_builds_it() {
+    let lines = [
+        ("live zenoh://127.0.0.1:1", "live"),
+        ("serve zenoh://127.0.0.1:1", "live"),
+        ("record zenoh://127.0.0.1:1 -o run.mcap", "live"),
+        ("play run.mcap zenoh://127.0.0.1:1", "live"),
+        ("cluster status 127.0.0.1:1", "cluster"),
+    ];
+    for (line, feature) in lines {
+        let output = asof().args(line.split(' ')).output().expect("run");
+        assert_eq!(output.status.code(), Some(1), "{line}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("the Debian package"), "{line}: {said}");
+        let build = format!("cargo install --path crates/asof-cli --features {feature}");
+        assert!(said.contains(&build), "{line}: {said}");
+    }
+}

@@ -144,18 +144,6 @@ fn serve_without_a_recording_waits_for_files_on_its_page() {
     assert!(summary.contains(r#""topics":[]"#), "{summary}");
 }
 
-#[test]
-#[cfg(not(feature = "live"))]
-fn serve_of_a_robot_says_how_to_get_it_where_it_is_not_built_in() {
-    let output = asof()
-        .args(["serve", "zenoh://127.0.0.1:1"])
-        .output()
-        .expect("run");
-    assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("--features live"), "{said}");
-}
-
 #[cfg(unix)]
 #[test]
 fn a_server_that_is_asked_to_end_tells_by_its_exit_code_who_asked() {

@@ -14,6 +14,7 @@ fn a_build_without_sql_says_how_to_get_one_with_it() {
         let output = folder.output(line);
         assert_eq!(output.status.code(), Some(1));
         let told = String::from_utf8(output.stderr).expect("text");
+        assert!(told.contains("the Debian package"), "{told}");
         assert!(told.contains("--features sql"), "{told}");
         assert_eq!(told.lines().count(), 1, "{told}");
     }

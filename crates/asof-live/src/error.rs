@@ -27,7 +27,8 @@ pub enum LiveError {
     },
     /// A DDS address, in a build without DDS.
     #[error(
-        "this build does not support DDS: build it with the feature `dds` (cargo build --features dds)"
+        "this build does not support DDS; the ready-made packages do: the archive, the Debian package and the wheel `asof`. \
+         To build it: cargo install --path crates/asof-cli --features dds"
     )]
     WithoutDds,
     /// A raw key expression for a transport without keys.

@@ -716,7 +716,9 @@ async fn sql(
     Query(asked): Query<OfQuery>,
 ) -> Response {
     let Some((engine, turns)) = &app.queries else {
-        return wrong("this server is built without SQL; build it with --features sql");
+        return wrong(
+            "this server is built without SQL; the ready-made packages have it, or build it with --features sql",
+        );
     };
     let rows = asked.limit.unwrap_or(MOST_ROWS).min(MOST_ROWS);
     let (limits, _give_up) = QueryLimits::new(rows, app.limits.answer_bytes, app.start);

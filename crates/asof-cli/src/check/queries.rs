@@ -20,12 +20,7 @@ pub fn judge(
 ) -> anyhow::Result<Vec<Verdict>> {
     let skipped = queries.iter().map(|query| Verdict {
         outcome: Ruling::Skipped,
-        ..Verdict::new(
-            subject(query),
-            "sql",
-            "this build has no SQL; build one with it: cargo install --path crates/asof-cli --features sql"
-                .to_owned(),
-        )
+        ..Verdict::new(subject(query), "sql", crate::absent::absent("SQL", "sql"))
     });
     Ok(skipped.collect())
 }

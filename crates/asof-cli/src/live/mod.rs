@@ -387,8 +387,8 @@ pub fn stop_on_signals() -> anyhow::Result<()> {
 #[cfg(not(feature = "live"))]
 pub fn absent(url: &str) -> anyhow::Error {
     anyhow::anyhow!(
-        "cannot connect to {url}: this build has no live support; build one with it: \
-         cargo install --path crates/asof-cli --features live"
+        "cannot connect to {url}: {}",
+        crate::absent::absent("live support", "live")
     )
 }
 

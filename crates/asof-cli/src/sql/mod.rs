@@ -114,9 +114,7 @@ impl Flying {
 
 #[cfg(not(feature = "sql"))]
 fn no_sql() -> anyhow::Error {
-    anyhow::anyhow!(
-        "this build has no SQL; build one with it: cargo install --path crates/asof-cli --features sql"
-    )
+    anyhow::anyhow!(crate::absent::absent("SQL", "sql"))
 }
 
 /// Query recordings in SQL: every topic is a table

@@ -46,9 +46,7 @@ impl Sql {
             }
             #[cfg(not(feature = "cluster"))]
             Some(_) => {
-                return Err(anyhow!(
-                    "this build has no cluster; build one with it: cargo install --path crates/asof-cli --features cluster"
-                ));
+                return Err(anyhow!(crate::absent::absent("cluster", "cluster")));
             }
         };
         let session = Session {

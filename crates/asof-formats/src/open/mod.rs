@@ -86,7 +86,8 @@ pub fn open_all<P: AsRef<Path>>(
 pub(crate) fn built_without_remote(address: &str) -> SourceError {
     SourceError::Unreadable {
         place: without_secrets(address),
-        reason: "this build opens files on this machine only; build it with `--features remote`, or download the file"
+        reason: "this build opens files on this machine only; the ready-made packages of asof open addresses, and so does a \
+                 build with `--features remote`; or download the file"
             .to_owned(),
     }
 }
