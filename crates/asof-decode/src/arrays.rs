@@ -7,11 +7,12 @@ use arrow_array::types::{
     UInt32Type, UInt64Type,
 };
 use arrow_array::{
-    ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, FixedSizeBinaryArray,
+    Array, ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, FixedSizeBinaryArray,
     FixedSizeListArray, ListArray, MapArray, PrimitiveArray, StringArray, StructArray,
 };
 use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow_schema::{ArrowError, DataType};
+use arrow_schema::{ArrowError, DataType, Fields};
+use arrow_select::nullif::nullif;
 
 use crate::columns::{Columns, Texts};
 use crate::layout::{Group, Node, Shape};
@@ -61,12 +62,7 @@ impl Node {
             }
             Shape::Struct(group) => {
                 let arrays = group.take(columns, len)?;
-                Arc::new(StructArray::try_new_with_length(
-                    group.arrow_fields(),
-                    arrays,
-                    nulls,
-                    len,
-                )?)
+                Arc::new(structs(group.arrow_fields(), arrays, nulls, len)?)
             }
             Shape::List(ends, item) => {
                 let ends = take_ends(&mut columns.ends[*ends]);
@@ -103,6 +99,37 @@ impl Node {
             }
         })
     }
+}
+
+/// Structs whose fields are null wherever the struct is: engines take a field out of a struct without looking at the struct.
+///
+/// # Errors
+/// When the arrays do not fit the fields.
+pub fn structs(
+    fields: Fields,
+    arrays: Vec<ArrayRef>,
+    nulls: Option<NullBuffer>,
+    len: usize,
+) -> Result<StructArray, ArrowError> {
+    let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+    let arrays = match &nulls {
+        Some(nulls) => arrays
+            .iter()
+            .map(|array| masked(array, nulls))
+            .collect::<Result<_, _>>()?,
+        None => arrays,
+    };
+    StructArray::try_new_with_length(fields, arrays, nulls, len)
+}
+
+/// The array, null wherever `nulls` is, at any depth of structs.
+fn masked(array: &ArrayRef, nulls: &NullBuffer) -> Result<ArrayRef, ArrowError> {
+    if let Some(inner) = array.as_any().downcast_ref::<StructArray>() {
+        let nulls = NullBuffer::union(inner.nulls(), Some(nulls));
+        let (fields, arrays, _) = inner.clone().into_parts();
+        return Ok(Arc::new(structs(fields, arrays, nulls, array.len())?));
+    }
+    nullif(array, &BooleanArray::new(!nulls.inner(), None))
 }
 
 fn take_ends(column: &mut Vec<i32>) -> OffsetBuffer<i32> {

@@ -65,6 +65,7 @@ mod video;
 mod video_shape;
 mod wire;
 
+pub use arrays::structs;
 pub use columns::Payload;
 pub use decoder::{Decoder, Timed};
 pub use decoders::{ByChannel, ChannelFailures, Decoders};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use asof_decode::structs;
 use datafusion::arrow::array::{Array, ArrayRef, StructArray, new_null_array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields};
@@ -23,10 +24,7 @@ pub(crate) fn adapt(array: &ArrayRef, wanted: &DataType) -> ArrayRef {
             });
         let children: Vec<ArrayRef> = children.collect();
         let nulls = found.nulls().cloned();
-        if fields.is_empty() {
-            return Arc::new(StructArray::new_empty_fields(found.len(), nulls));
-        }
-        return match StructArray::try_new(fields.clone(), children, nulls) {
+        return match structs(fields.clone(), children, nulls, found.len()) {
             Ok(built) => Arc::new(built),
             Err(_) => new_null_array(wanted, array.len()),
         };
