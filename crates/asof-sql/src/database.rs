@@ -37,7 +37,9 @@ use crate::lags::Lags;
 use crate::order::StampOrder;
 use crate::planning::{AsofFilterRule, AsofPlanner};
 use crate::right::StampsGoBack;
+use crate::scan::FirstInTime;
 use crate::topic::{Opened, TopicTable};
+use crate::transforms::RecordingOfRow;
 use crate::{catalogue, known, meanings, points, rewrite, times, transforms};
 
 /// How queries run.
@@ -373,7 +375,7 @@ impl Database {
     ) -> Result<Self, SqlError> {
         let explained =
             |error: DataFusionError| SqlError::from_engine(&error, "", &KnownNames::default());
-        let context = context(&shared.options).and_then(prepare);
+        let context = context(&shared).and_then(prepare);
         let mut database = Database {
             context: context.map_err(explained)?,
             shared: Arc::new(shared),
@@ -687,7 +689,8 @@ fn runtime(options: &SqlOptions) -> Result<Runtime, SqlError> {
         .map_err(SqlError::Start)
 }
 
-fn context(options: &SqlOptions) -> Result<SessionContext, DataFusionError> {
+fn context(shared: &Shared) -> Result<SessionContext, DataFusionError> {
+    let options = &shared.options;
     let mut config = SessionConfig::new()
         .with_default_catalog_and_schema("asof", "public")
         .with_create_default_catalog_and_schema(true)
@@ -701,12 +704,17 @@ fn context(options: &SqlOptions) -> Result<SessionContext, DataFusionError> {
     let runtime = RuntimeEnvBuilder::new()
         .with_memory_pool(Arc::new(FairSpillPool::new(options.memory)))
         .build_arc()?;
-    let state = SessionStateBuilder::new()
+    let mut state = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime)
         .with_default_features()
-        .with_analyzer_rule(Arc::new(AsofRule))
+        .with_analyzer_rule(Arc::new(AsofRule));
+    if shared.recordings.len() > 1 {
+        state = state.with_analyzer_rule(Arc::new(RecordingOfRow));
+    }
+    let state = state
         .with_optimizer_rule(Arc::new(AsofFilterRule))
+        .with_physical_optimizer_rule(Arc::new(FirstInTime))
         .with_query_planner(Arc::new(AsofPlanner))
         .build();
     Ok(SessionContext::new_with_state(state))

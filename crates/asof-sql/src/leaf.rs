@@ -68,6 +68,11 @@ impl Partitions {
         Partitions { slices, count }
     }
 
+    /// All slices in one partition, one after the other.
+    pub fn in_one(slices: usize) -> Self {
+        Partitions { slices, count: 1 }
+    }
+
     /// How many there are: one where there is nothing to read.
     pub fn count(self) -> usize {
         self.count.max(1)

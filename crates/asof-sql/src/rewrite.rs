@@ -14,16 +14,17 @@ use std::ops::ControlFlow;
 use asof_core::{TimeRange, When};
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, Ident, Join, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart,
-    Select, SelectItem, TableFactor, TableFunctionArgs, TableVersion, Value, ValueWithSpan,
-    VisitMut, VisitorMut,
+    self, BinaryOperator, ExcludeSelectItem, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArgumentList, FunctionArguments, Ident, Join, JoinConstraint, JoinOperator, ObjectName,
+    ObjectNamePart, Select, SelectItem, SelectItemQualifiedWildcardKind, Spanned, TableFactor,
+    TableFunctionArgs, TableVersion, Value, ValueWithSpan, VisitMut, VisitorMut,
+    WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect};
 
 use crate::asof::MATCH;
 use crate::calls::{self, Columns};
-use crate::error::{KnownNames, SqlError};
+use crate::error::{KnownNames, SqlError, TextPlace};
 use crate::known::AS_OF;
 use crate::times::TIME;
 use crate::topic::{LOG_TIME, PUBLISH_TIME, STAMP};
@@ -114,17 +115,28 @@ impl VisitorMut for Rewriter<'_> {
     type Break = SqlError;
 
     fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
-        select.projection.iter_mut().for_each(name_by_path);
+        let tables = tables_in(select);
+        for item in &mut select.projection {
+            name_by_path(item, &tables);
+        }
+        let mut keys = Vec::new();
         for from in &mut select.from {
             let mut left = name_of(&from.relation);
             for join in &mut from.joins {
-                if let Err(error) = rewrite_join(join, left.as_ref()) {
-                    return ControlFlow::Break(error);
+                match rewrite_join(join, left.as_ref()) {
+                    Ok(found) => keys.extend(found),
+                    Err(error) => return ControlFlow::Break(error),
                 }
                 left = left.or_else(|| name_of(&join.relation));
             }
         }
-        ControlFlow::Continue(())
+        if keys.is_empty() {
+            return ControlFlow::Continue(());
+        }
+        expand_wildcards(&mut select.projection, &tables, &keys);
+        select
+            .visit(&mut Keys(&keys))
+            .map_break(|never| match never {})
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
@@ -180,6 +192,9 @@ impl VisitorMut for Rewriter<'_> {
                 self.absolute(expr, low);
                 self.absolute(expr, high);
             }
+            Expr::InList { expr, list, .. } => {
+                list.iter_mut().for_each(|one| self.absolute(expr, one));
+            }
             _ => {}
         }
         ControlFlow::Continue(())
@@ -223,16 +238,33 @@ impl Rewriter<'_> {
     }
 }
 
+/// The names of the tables of a query, in their order.
+fn tables_in(select: &Select) -> Vec<Ident> {
+    let from = select.from.iter().flat_map(|from| {
+        let joined = from.joins.iter().map(|join| &join.relation);
+        std::iter::once(&from.relation).chain(joined)
+    });
+    from.filter_map(name_of).collect()
+}
+
 /// A nested field is named as it was written: `o.pose.pose.position.x`.
-fn name_by_path(item: &mut SelectItem) {
+fn name_by_path(item: &mut SelectItem, tables: &[Ident]) {
     let SelectItem::UnnamedExpr(expr) = item else {
         return;
     };
+    if matches!(expr, Expr::Cast { .. }) {
+        // The engine would give it the name of the column itself, which may be selected or sorted by as well.
+        let alias = Ident::with_quote('"', expr.to_string());
+        let expr = expr.clone();
+        *item = SelectItem::ExprWithAlias { expr, alias };
+        return;
+    }
     let Expr::CompoundIdentifier(path) = &*expr else {
         return;
     };
-    // A path of two parts is a column of a table, which has its own name.
-    if path.len() > 2 {
+    // A path of two parts may be a column of a table, which has its own name.
+    let is_column = path.len() == 2 && tables.iter().any(|table| table.value == path[0].value);
+    if !is_column {
         let names: Vec<&str> = path.iter().map(|ident| ident.value.as_str()).collect();
         let alias = Ident::with_quote('"', names.join("."));
         *item = SelectItem::ExprWithAlias {
@@ -242,16 +274,62 @@ fn name_by_path(item: &mut SelectItem) {
     }
 }
 
-/// An as-of join as a left join, with its condition as a call.
-fn rewrite_join(join: &mut Join, left: Option<&Ident>) -> Result<(), SqlError> {
+/// A column that USING makes one of two: its name, and the tables that have it.
+#[derive(Debug)]
+struct Key {
+    column: Ident,
+    left: Ident,
+    right: Ident,
+}
+
+/// Names the table of keys that are written without one.
+struct Keys<'a>(&'a [Key]);
+
+impl VisitorMut for Keys<'_> {
+    type Break = std::convert::Infallible;
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        if let Expr::Identifier(name) = expr
+            && let Some(key) = self.0.iter().find(|key| key.column.value == name.value)
+        {
+            *expr = Expr::CompoundIdentifier(vec![key.left.clone(), name.clone()]);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// `*` has each key once.
+fn expand_wildcards(projection: &mut Vec<SelectItem>, tables: &[Ident], keys: &[Key]) {
+    let of_table = |table: &Ident| {
+        let own = keys.iter().filter(|key| key.right.value == table.value);
+        let own: Vec<ObjectName> = own.map(|key| key.column.clone().into()).collect();
+        let options = WildcardAdditionalOptions {
+            opt_exclude: (!own.is_empty()).then_some(ExcludeSelectItem::Multiple(own)),
+            ..WildcardAdditionalOptions::default()
+        };
+        let name = SelectItemQualifiedWildcardKind::ObjectName(table.clone().into());
+        SelectItem::QualifiedWildcard(name, options)
+    };
+    let expand = |item: SelectItem| match item {
+        SelectItem::Wildcard(options) if options == WildcardAdditionalOptions::default() => {
+            tables.iter().map(of_table).collect()
+        }
+        other => vec![other],
+    };
+    *projection = projection.drain(..).flat_map(expand).collect();
+}
+
+/// An as-of join as a left join, with its condition as a call. Returns the keys that USING names.
+fn rewrite_join(join: &mut Join, left: Option<&Ident>) -> Result<Vec<Key>, SqlError> {
     let JoinOperator::AsOf {
         match_condition,
         constraint,
     } = &join.join_operator
     else {
-        return Ok(());
+        return Ok(Vec::new());
     };
     let matching = match_call(match_condition)?;
+    let mut named = Vec::new();
     let keys = match constraint {
         JoinConstraint::None => None,
         JoinConstraint::On(keys) => Some(keys.clone()),
@@ -269,11 +347,17 @@ fn rewrite_join(join: &mut Join, left: Option<&Ident>) -> Result<(), SqlError> {
                         column.clone(),
                     ]))
                 };
-                Expr::BinaryOp {
+                let equal = Expr::BinaryOp {
                     left: of(left),
                     op: BinaryOperator::Eq,
                     right: of(&right),
-                }
+                };
+                named.push(Key {
+                    left: left.clone(),
+                    right: right.clone(),
+                    column,
+                });
+                equal
             };
             names.iter().map(equal).reduce(and)
         }
@@ -284,59 +368,71 @@ fn rewrite_join(join: &mut Join, left: Option<&Ident>) -> Result<(), SqlError> {
         None => matching,
     };
     join.join_operator = JoinOperator::LeftOuter(JoinConstraint::On(condition));
-    Ok(())
+    Ok(named)
 }
 
 /// The condition as a call of the function that the analyzer recognizes: two times, their comparison, and the
-/// tolerance.
+/// tolerance. Anything else is refused: a part that is left out would be a wrong answer.
 fn match_call(condition: &Expr) -> Result<Expr, SqlError> {
     let mut parts = Vec::new();
     conjuncts(condition, &mut parts);
-    let mut found: Option<(Expr, Expr, &str, Option<Expr>)> = None;
-    let mut tolerance = None;
+    let mut found: Option<Compared> = None;
+    let mut bounds = Vec::new();
     for part in parts {
-        match part {
-            Expr::Function(function) if is_nearest(function) => {
-                let arguments = arguments(function);
-                let [one, other, rest @ ..] = &arguments[..] else {
-                    return Err(query("nearest takes two times and a tolerance"));
-                };
-                found = Some((one.clone(), other.clone(), "nearest", rest.first().cloned()));
-            }
-            Expr::BinaryOp { left, op, right } => {
-                let name = match op {
-                    BinaryOperator::GtEq => ">=",
-                    BinaryOperator::Gt => ">",
-                    BinaryOperator::LtEq => "<=",
-                    BinaryOperator::Lt => "<",
-                    other => {
-                        return Err(query(format!(
-                            "MATCH_CONDITION compares two times with >=, >, <= or <, not with {other}"
-                        )));
-                    }
-                };
-                if let Expr::BinaryOp {
-                    op: BinaryOperator::Minus,
-                    ..
-                } = &**left
-                {
-                    // A tolerance: `a.stamp - b.stamp <= INTERVAL '20 ms'`.
-                    tolerance = Some((**right).clone());
-                } else {
-                    found = Some(((**left).clone(), (**right).clone(), name, None));
+        let compared = match part {
+            Expr::Function(function) if is_nearest(function) => nearest_of(function, part)?,
+            Expr::BinaryOp { left, op, right } => match (difference(left), difference(right)) {
+                (None, None) => compared(left, op, right, part)?,
+                (Some(times), None) if *op == BinaryOperator::LtEq => {
+                    bounds.push((times, &**right, part));
+                    continue;
                 }
-            }
-            other => {
-                return Err(query(format!(
-                    "MATCH_CONDITION cannot be {other}; write a.stamp >= b.stamp, with a tolerance a.stamp - b.stamp <= INTERVAL '20 ms', or nearest(a.stamp, b.stamp, INTERVAL '50 ms')"
-                )));
-            }
+                (None, Some(times)) if *op == BinaryOperator::GtEq => {
+                    bounds.push((times, &**left, part));
+                    continue;
+                }
+                _ => {
+                    let message = format!("a tolerance is an upper bound with <=, not {part}");
+                    return Err(refused(message, part));
+                }
+            },
+            other => return Err(refused(format!("MATCH_CONDITION cannot be {other}"), other)),
+        };
+        if found.is_some() {
+            let message = format!("MATCH_CONDITION compares two times once; {part} is one more");
+            return Err(refused(message, part));
+        }
+        found = Some(compared);
+    }
+    let Some(Compared {
+        times,
+        how,
+        mut tolerance,
+    }) = found
+    else {
+        return Err(refused(
+            "MATCH_CONDITION does not compare two times",
+            condition,
+        ));
+    };
+    for ((later, earlier), bound, part) in bounds {
+        // `a >= b` allows `a - b` to have a bound, and `a <= b` allows `b - a`.
+        let is_bounded = match how {
+            ">=" | ">" => (later, earlier) == (&times[0], &times[1]),
+            "<=" | "<" => (later, earlier) == (&times[1], &times[0]),
+            _ => false,
+        };
+        if !is_bounded || tolerance.replace(bound.clone()).is_some() {
+            let message = if how == "nearest" {
+                "the tolerance of nearest is its third argument".to_owned()
+            } else {
+                format!("{part} is not the one tolerance of the times that are compared")
+            };
+            return Err(refused(message, part));
         }
     }
-    let Some((one, other, how, own)) = found else {
-        return Err(query("MATCH_CONDITION does not compare two times"));
-    };
-    let tolerance = own.or(tolerance).unwrap_or(Expr::value(Value::Null));
+    let tolerance = tolerance.unwrap_or(Expr::value(Value::Null));
+    let [one, other] = times;
     let list = FunctionArgumentList {
         duplicate_treatment: None,
         args: [one, other, text(how), tolerance].map(argument).into(),
@@ -354,19 +450,100 @@ fn match_call(condition: &Expr) -> Result<Expr, SqlError> {
     }))
 }
 
+/// Two times of a condition, and how they are compared.
+struct Compared {
+    times: [Expr; 2],
+    how: &'static str,
+    tolerance: Option<Expr>,
+}
+
+fn compared(
+    left: &Expr,
+    op: &BinaryOperator,
+    right: &Expr,
+    part: &Expr,
+) -> Result<Compared, SqlError> {
+    let how = match op {
+        BinaryOperator::GtEq => ">=",
+        BinaryOperator::Gt => ">",
+        BinaryOperator::LtEq => "<=",
+        BinaryOperator::Lt => "<",
+        other => {
+            let message =
+                format!("MATCH_CONDITION compares two times with >=, >, <= or <, not with {other}");
+            return Err(refused(message, part));
+        }
+    };
+    Ok(Compared {
+        times: [bare(left).clone(), bare(right).clone()],
+        how,
+        tolerance: None,
+    })
+}
+
+fn nearest_of(function: &Function, part: &Expr) -> Result<Compared, SqlError> {
+    let message = "nearest takes two times and a tolerance";
+    let arguments = arguments(function).ok_or_else(|| refused(message, part))?;
+    let (times, tolerance) = match &arguments[..] {
+        [one, other] => ([one, other], None),
+        [one, other, tolerance] => ([one, other], Some(tolerance.clone())),
+        _ => return Err(refused(message, part)),
+    };
+    Ok(Compared {
+        times: times.map(|time| bare(time).clone()),
+        how: "nearest",
+        tolerance,
+    })
+}
+
+/// `a - b`, as `(a, b)`.
+fn difference(expr: &Expr) -> Option<(&Expr, &Expr)> {
+    match bare(expr) {
+        Expr::BinaryOp {
+            left,
+            op: BinaryOperator::Minus,
+            right,
+        } => Some((bare(left), bare(right))),
+        _ => None,
+    }
+}
+
+/// Without parentheses.
+fn bare(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Nested(inner) => bare(inner),
+        other => other,
+    }
+}
+
+/// A part of a condition that is not supported, with its place and the forms that are.
+fn refused(message: impl Into<String>, part: &Expr) -> SqlError {
+    let start = part.span().start;
+    SqlError::Query {
+        message: format!("{}; {FORMS}", message.into()),
+        place: (start.line > 0).then_some(TextPlace {
+            line: start.line,
+            column: start.column,
+        }),
+        suggestion: None,
+    }
+}
+
+const FORMS: &str = "write a.stamp >= b.stamp, with a tolerance a.stamp - b.stamp <= INTERVAL '20 ms', or nearest(a.stamp, b.stamp, INTERVAL '50 ms')";
+
 fn is_nearest(function: &Function) -> bool {
     function.name.to_string().eq_ignore_ascii_case("nearest")
 }
 
-fn arguments(function: &Function) -> Vec<Expr> {
+fn arguments(function: &Function) -> Option<Vec<Expr>> {
     let FunctionArguments::List(list) = &function.args else {
-        return Vec::new();
+        return None;
     };
     let expr = |argument: &FunctionArg| match argument {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
         _ => None,
     };
-    list.args.iter().filter_map(expr).collect()
+    list.args.iter().map(expr).collect()
 }
 
 fn conjuncts<'a>(expr: &'a Expr, parts: &mut Vec<&'a Expr>) {

@@ -7,15 +7,23 @@ use std::sync::atomic::Ordering;
 use asof_core::{Query, Stamp, TimeRange};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::stats::Precision;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue, Statistics};
+use datafusion::config::ConfigOptions;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+    replace_children_if_necessary,
 };
 
 use crate::assemble::{Assembled, Assembler, BATCH_ROWS, Shape, external, runs};
@@ -55,8 +63,11 @@ impl TopicScan {
     ) -> Result<Self> {
         let read = Arc::new(table.schema.project(columns)?);
         let shape = Shape::with_labels(&table.topic, read, &table.labels);
-        let slices = table.slices(wanted);
-        let partitions = Partitions::of(slices.len(), table.shared.options.threads);
+        let mut slices = table.slices(wanted);
+        let partitions = match limit {
+            Some(_) => in_time_order(&mut slices, &table.shared),
+            None => Partitions::of(slices.len(), table.shared.options.threads),
+        };
         // For a part of the time, the count is known only by reading.
         let is_all = wanted.range == TimeRange::ALL && wanted.stamps == TimeRange::ALL;
         let has_lag = |place: &usize| {
@@ -144,6 +155,20 @@ impl TopicScan {
         }
     }
 
+    /// The same in one partition, whose first rows are the first in time.
+    pub fn from_the_first(&self) -> Self {
+        let mut slices = self.slices.clone();
+        let partitions = in_time_order(&mut slices, &self.shared);
+        TopicScan {
+            properties: in_order_of(&self.shape, &self.shape.output, partitions),
+            partitions,
+            slices,
+            // It has noted the slices by their old places.
+            watch: None,
+            ..self.clone()
+        }
+    }
+
     /// The same with this projection absorbed, if it has none yet.
     pub fn with_projection(&self, projection: &ProjectionExec) -> Option<Self> {
         let shape = self.shape.with_projection(projection.expr())?;
@@ -153,6 +178,71 @@ impl TopicScan {
             ..self.clone()
         })
     }
+}
+
+/// Sorts slices by time, recording by recording, to be read one after the other: a limit then has the first rows in time.
+fn in_time_order(slices: &mut [Slice], shared: &Shared) -> Partitions {
+    slices.sort_by_cached_key(|slice| {
+        let recording = shared.recordings[slice.recording].range();
+        (recording.start, slice.recording, slice.range.start)
+    });
+    Partitions::in_one(slices.len())
+}
+
+/// A limit without an order has the first rows in time: the scan below it is read from its first slice on.
+#[derive(Debug)]
+pub(crate) struct FirstInTime;
+
+impl PhysicalOptimizerRule for FirstInTime {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let found = plan.transform_down(|plan| {
+            let is_limit = plan.is::<CoalescePartitionsExec>() && plan.fetch().is_some()
+                || plan.is::<GlobalLimitExec>();
+            let [input] = plan.children()[..] else {
+                return Ok(Transformed::no(plan));
+            };
+            match is_limit.then(|| from_the_first(input)).flatten() {
+                Some(input) => {
+                    let plan = replace_children_if_necessary(plan, vec![input])?;
+                    Ok(Transformed::yes(plan))
+                }
+                None => Ok(Transformed::no(plan)),
+            }
+        });
+        Ok(found?.data)
+    }
+
+    fn name(&self) -> &'static str {
+        "first_in_time"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// The plan over a scan of one partition, if there are only filters and the like between them.
+fn from_the_first(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
+    if let Some(scan) = plan.downcast_ref::<TopicScan>() {
+        return Some(Arc::new(scan.from_the_first()));
+    }
+    let [input] = plan.children()[..] else {
+        return None;
+    };
+    let input = from_the_first(input)?;
+    if plan.is::<RepartitionExec>() {
+        return Some(input);
+    }
+    let is_row_by_row = plan.is::<FilterExec>()
+        || plan.is::<ProjectionExec>()
+        || plan.is::<LocalLimitExec>()
+        || plan.is::<CoalescePartitionsExec>()
+        || plan.is::<CooperativeExec>();
+    is_row_by_row.then(|| replace_children_if_necessary(Arc::clone(plan), vec![input]).ok())?
 }
 
 impl DisplayAs for TopicScan {

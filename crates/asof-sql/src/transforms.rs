@@ -4,23 +4,27 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 use asof_core::{Stamp, TimeRange};
+use asof_decode::structs;
 use asof_tf::TransformBuffer;
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, Float64Array, StringArray, StructArray};
-use datafusion::arrow::buffer::NullBuffer;
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Float64Array, StringArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
     DataType, Field, Fields, Float64Type, TimeUnit, TimestampNanosecondType,
 };
-use datafusion::common::{DataFusionError, Result, exec_err};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DataFusionError, Result, exec_err};
+use datafusion::config::ConfigOptions;
 use datafusion::execution::context::SessionContext;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
-    Volatility,
+    ColumnarValue, Expr, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    TypeSignature, Volatility,
 };
+use datafusion::optimizer::AnalyzerRule;
 use nalgebra::{Isometry3, Point3, Quaternion, Translation3, UnitQuaternion};
 
 use crate::database::Shared;
-use crate::topic::Opened;
+use crate::topic::{Opened, RECORDING};
 
 pub(crate) fn register(context: &SessionContext, shared: &Arc<Shared>) {
     let transforms = Arc::new(Transforms::of(shared));
@@ -58,6 +62,59 @@ pub(crate) fn function_named(name: &str, transforms: &Arc<Transforms>) -> Option
 pub(crate) fn recordings_of(function: &ScalarUDF) -> Option<&Arc<Shared>> {
     let lookup = function.inner().downcast_ref::<Lookup>()?;
     Some(&lookup.transforms.shared)
+}
+
+/// Passes the recording of each row to the functions that look up transforms, where the query does not name one: a stamp
+/// alone does not tell it. Recordings overlap, and the stamps of a simulator are in the log range of none.
+#[derive(Debug)]
+pub(crate) struct RecordingOfRow;
+
+impl AnalyzerRule for RecordingOfRow {
+    fn name(&self) -> &'static str {
+        "recording_of_row"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        let found = plan.transform_up_with_subqueries(|plan| {
+            let inputs = plan.inputs();
+            let mut columns = Vec::new();
+            for input in inputs {
+                let all = input.schema().columns().into_iter();
+                columns.extend(all.filter(|column| column.name == RECORDING));
+            }
+            if columns.is_empty() {
+                return Ok(Transformed::no(plan));
+            }
+            let names = NamePreserver::new(&plan);
+            plan.map_expressions(|expr| {
+                let name = names.save(&expr);
+                let named = expr.transform_up(|expr| Ok(with_recording(expr, &columns)))?;
+                Ok(named.update_data(|expr| name.restore(expr)))
+            })
+        });
+        Ok(found?.data)
+    }
+}
+
+/// A call with the recording of its row as the last argument: that of the table which the stamp is from.
+fn with_recording(expr: Expr, columns: &[Column]) -> Transformed<Expr> {
+    let Expr::ScalarFunction(mut call) = expr else {
+        return Transformed::no(expr);
+    };
+    let lookup = call.func.inner().downcast_ref::<Lookup>();
+    let is_open = lookup.is_some_and(|lookup| call.args.len() == lookup.answer.least_arguments());
+    if is_open {
+        let stamp = call.args[2].column_refs();
+        let of_stamp = columns
+            .iter()
+            .find(|own| stamp.iter().any(|column| column.relation == own.relation));
+        let only = || Some(columns).filter(|all| all.len() == 1)?.first();
+        if let Some(own) = of_stamp.or_else(only) {
+            call.args.push(Expr::Column(own.clone()));
+            return Transformed::yes(Expr::ScalarFunction(call));
+        }
+    }
+    Transformed::no(Expr::ScalarFunction(call))
 }
 
 /// The transforms of recordings, each loaded at its first use.
@@ -109,12 +166,15 @@ impl Transforms {
         }
         let mut having = (0..ranges.len()).filter(|place| ranges[*place].contains(at));
         let first = having.next();
-        if having.next().is_some() {
-            return exec_err!(
-                "several recordings contain {at}: choose one with a last argument, such as tf('map', 'base_link', stamp, recording)"
-            );
-        }
-        Ok(first.unwrap_or(0))
+        let why = match (first, having.next()) {
+            (Some(only), None) => return Ok(only),
+            (None, _) if ranges.is_empty() => return Ok(0),
+            (None, _) => "no recording contains",
+            (Some(_), Some(_)) => "several recordings contain",
+        };
+        exec_err!(
+            "{why} {at}: name the one that is meant with a last argument, such as tf('map', 'base_link', stamp, recording)"
+        )
     }
 }
 
@@ -215,13 +275,13 @@ impl ScalarUDFImpl for Lookup {
                     let moved = transform.as_ref()? * Point3::new(x, y, z);
                     Some([moved.x, moved.y, moved.z])
                 });
-                Arc::new(structs(&POINT, &moved.collect::<Vec<_>>())?)
+                vectors(&POINT, &moved.collect::<Vec<_>>())?
             }
             Answer::Pose => {
                 let value = args.args[3].clone().into_array(args.number_rows)?;
-                let (places, rotations) =
-                    (child(&value, "position")?, child(&value, "orientation")?);
+                let places = part_of_pose(&value, "position")?;
                 let places = Columns::of(&places, &POINT, "a position")?;
+                let rotations = part_of_pose(&value, "orientation")?;
                 let rotations = Columns::of(&rotations, &ROTATION, "an orientation")?;
                 for (row, transform) in found.transforms.iter_mut().enumerate() {
                     let pose = places.row(row).zip(rotations.row(row));
@@ -351,23 +411,15 @@ struct Columns<const N: usize> {
 
 impl<const N: usize> Columns<N> {
     fn of(value: &ArrayRef, names: &[&str; N], what: &str) -> Result<Self> {
-        let fields = value.as_struct_opt();
         let column = |name: &&str| -> Result<Float64Array> {
-            let found = fields.and_then(|fields| fields.column_by_name(name));
-            let Some(found) = found else {
+            let Some(found) = child(value, name) else {
                 return exec_err!(
                     "{what} is a struct of {}, not {}",
                     names.join(", "),
                     value.data_type()
                 );
             };
-            let mut numbers = cast(found, &DataType::Float64)?;
-            if let Some(nulls) = value.nulls() {
-                // A null struct has no numbers either.
-                let own = NullBuffer::union(Some(nulls), numbers.nulls());
-                let values = numbers.as_primitive::<Float64Type>().values().clone();
-                numbers = Arc::new(Float64Array::new(values, own));
-            }
+            let numbers = cast(&found, &DataType::Float64)?;
             Ok(numbers.as_primitive::<Float64Type>().clone())
         };
         let columns = names.iter().map(column).collect::<Result<_>>()?;
@@ -383,12 +435,16 @@ impl<const N: usize> Columns<N> {
     }
 }
 
-fn child(value: &ArrayRef, name: &str) -> Result<ArrayRef> {
-    let found = value
-        .as_struct_opt()
-        .and_then(|fields| fields.column_by_name(name));
-    if let Some(found) = found {
-        return Ok(Arc::clone(found));
+/// A field of structs, null where they are, whoever made them.
+fn child(value: &ArrayRef, name: &str) -> Option<ArrayRef> {
+    let (fields, arrays, nulls) = value.as_struct_opt()?.clone().into_parts();
+    let made = structs(fields, arrays, nulls, value.len()).ok()?;
+    made.column_by_name(name).cloned()
+}
+
+fn part_of_pose(value: &ArrayRef, name: &str) -> Result<ArrayRef> {
+    if let Some(found) = child(value, name) {
+        return Ok(found);
     }
     exec_err!(
         "a pose is a struct of position and orientation, not {}",
@@ -397,39 +453,32 @@ fn child(value: &ArrayRef, name: &str) -> Result<ArrayRef> {
 }
 
 fn poses(place: &str, rotation: &str, all: &[Option<Isometry3<f64>>]) -> Result<ArrayRef> {
-    let nulls = known(all);
-    let number = |of: &dyn Fn(&Isometry3<f64>) -> f64| -> ArrayRef {
-        let numbers = all.iter().map(|one| one.as_ref().map_or(0.0, of));
-        Arc::new(Float64Array::from_iter_values(numbers))
-    };
-    let places = (0..3).map(|axis| number(&|one| one.translation.vector[axis]));
-    let rotations = (0..4).map(|axis| number(&|one| one.rotation.coords[axis]));
-    let part = |names: &[&str], columns: Vec<ArrayRef>| -> Result<ArrayRef> {
-        let made = StructArray::try_new(numbers(names), columns, nulls.clone());
-        Ok(Arc::new(made?))
-    };
+    let places = all
+        .iter()
+        .map(|one| one.map(|one| one.translation.vector.into()));
+    let rotations = all
+        .iter()
+        .map(|one| one.map(|one| one.rotation.coords.into()));
     let parts = vec![
-        part(&POINT, places.collect())?,
-        part(&ROTATION, rotations.collect())?,
+        vectors(&POINT, &places.collect::<Vec<Option<[f64; 3]>>>())?,
+        vectors(&ROTATION, &rotations.collect::<Vec<Option<[f64; 4]>>>())?,
     ];
+    let nulls = all.iter().map(Option::is_some).collect();
     let fields = pose_fields(place, rotation);
-    Ok(Arc::new(StructArray::try_new(fields, parts, nulls)?))
+    Ok(Arc::new(structs(fields, parts, Some(nulls), all.len())?))
 }
 
-fn structs<const N: usize>(names: &[&str; N], rows: &[Option<[f64; N]>]) -> Result<StructArray> {
+fn vectors<const N: usize>(names: &[&str; N], rows: &[Option<[f64; N]>]) -> Result<ArrayRef> {
     let column = |at: usize| -> ArrayRef {
-        let values = rows.iter().map(|row| row.map_or(0.0, |row| row[at]));
-        Arc::new(Float64Array::from_iter_values(values))
+        let values = rows.iter().map(|row| row.map(|row| row[at]));
+        Arc::new(values.collect::<Float64Array>())
     };
     let columns = (0..N).map(column).collect();
-    Ok(StructArray::try_new(numbers(names), columns, known(rows))?)
-}
-
-/// Which of them exist; `None` where all do.
-fn known<T>(all: &[Option<T>]) -> Option<NullBuffer> {
-    let is_known = || all.iter().map(Option::is_some);
-    if is_known().all(|is_known| is_known) {
-        return None;
-    }
-    Some(is_known().collect())
+    let nulls = rows.iter().map(Option::is_some).collect();
+    Ok(Arc::new(structs(
+        numbers(names),
+        columns,
+        Some(nulls),
+        rows.len(),
+    )?))
 }

@@ -1,0 +1,326 @@
+//! Queries about what is not there: unknown transforms, null structs, other recordings, and conditions that are refused.
+#![cfg(feature = "engine")]
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use asof_core::{Channel, Message, Stamp};
+use asof_formats::{McapWriter, McapWriterOptions, Recording};
+use asof_sql::arrow::array::{ArrayRef, AsArray, RecordBatch};
+use asof_sql::arrow::compute::concat_batches;
+use asof_sql::arrow::datatypes::{Float64Type, Int64Type};
+use asof_sql::arrow::util::pretty::pretty_format_batches;
+use asof_sql::{Database, SqlOptions};
+use common::START;
+
+fn write(path: &Path, messages: impl IntoIterator<Item = Message>) {
+    let options = McapWriterOptions::default();
+    let mut writer = McapWriter::create(path, options).expect("a file");
+    for message in messages {
+        writer.write(&message).expect("written");
+    }
+    writer.finish().expect("finished");
+}
+
+fn opened(path: &Path) -> Arc<dyn Recording> {
+    Arc::from(asof_formats::open(path).expect("opens"))
+}
+
+fn demo(folder: &Path, name: &str, seed: u64) -> (String, Arc<dyn Recording>) {
+    let path = folder.join(name);
+    let demo = asof_demo::Demo::new(asof_demo::DemoOptions {
+        duration: Duration::from_secs(3),
+        seed,
+        ..asof_demo::DemoOptions::default()
+    });
+    write(&path, demo.messages());
+    (name.to_owned(), opened(&path))
+}
+
+fn rows(database: &Database, sql: &str) -> RecordBatch {
+    let query = database.query(sql);
+    let query = query.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    let schema = query.schema();
+    let batches: Result<Vec<_>, _> = query.collect();
+    let batches = batches.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    concat_batches(&schema, &batches).expect("one batch")
+}
+
+fn ints(array: &ArrayRef) -> Vec<Option<i64>> {
+    array.as_primitive::<Int64Type>().iter().collect()
+}
+
+fn floats(array: &ArrayRef) -> Vec<Option<f64>> {
+    array.as_primitive::<Float64Type>().iter().collect()
+}
+
+#[test]
+fn the_fields_of_what_is_unknown_are_null_in_every_function() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let named = vec![demo(folder.path(), "one", 1)];
+    let database = Database::new(named, SqlOptions::default()).expect("a database");
+    for (what, paths) in [
+        (
+            "tf('map', 'nowhere', stamp)",
+            ["['translation']['x']", "['rotation']['w']"],
+        ),
+        (
+            "transform_point('map', 'nowhere', stamp, pose.pose.position)",
+            ["['x']", "['z']"],
+        ),
+        (
+            "transform_pose('map', 'nowhere', stamp, pose.pose)",
+            ["['position']['x']", "['orientation']['w']"],
+        ),
+        // A pose that is not there, in frames that are.
+        (
+            "transform_pose('odom', 'base_link', stamp, CASE WHEN sequence < 0 THEN pose.pose END)",
+            ["['position']['x']", "['orientation']['w']"],
+        ),
+        (
+            "transform_point('odom', 'base_link', stamp, CASE WHEN sequence < 0 THEN pose.pose.position END)",
+            ["['x']", "['y']"],
+        ),
+        // A stamp that is not there.
+        (
+            "tf('odom', 'base_link', CASE WHEN sequence < 0 THEN stamp END)",
+            ["['translation']['x']", "['rotation']['w']"],
+        ),
+    ] {
+        for path in paths {
+            let sql = format!(
+                "SELECT count(*), count({what}), count({what}{path}), count(*) FILTER (WHERE {what}{path} = 0) FROM odom"
+            );
+            let found = rows(&database, &sql);
+            let found: Vec<_> = found.columns().iter().map(|one| ints(one)[0]).collect();
+            assert!(found[0] > Some(0), "{sql}");
+            assert_eq!(found[1..], [Some(0); 3], "{sql}");
+        }
+    }
+    let known = rows(
+        &database,
+        "SELECT count(tf('odom', 'base_link', stamp)), count(tf('odom', 'base_link', stamp)['translation']['x']) FROM odom",
+    );
+    assert!(ints(known.column(0))[0] > Some(0), "some are known");
+    assert_eq!(ints(known.column(0)), ints(known.column(1)));
+}
+
+#[test]
+fn the_fields_of_a_null_struct_of_a_message_are_null() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run.mcap");
+    let channel = Arc::new(Channel {
+        topic: "/pose".to_owned(),
+        message_encoding: "json".to_owned(),
+        ..Channel::default()
+    });
+    let texts = [
+        r#"{"pose": {"at": {"x": 1.5}, "names": ["a"], "who": "a"}, "n": 1}"#,
+        r#"{"pose": null, "n": 2}"#,
+        r#"{"n": 3}"#,
+        r#"{"pose": {"at": null}, "n": 4}"#,
+    ];
+    let messages = texts.iter().zip(0..).map(|(text, n)| Message {
+        channel: Arc::clone(&channel),
+        log_time: Stamp::from_nanos(START + n),
+        publish_time: Stamp::from_nanos(START + n),
+        sequence: n as u32,
+        payload: text.as_bytes().to_vec().into(),
+    });
+    write(&path, messages);
+    let named = vec![("run.mcap".to_owned(), opened(&path))];
+    let database = Database::new(named, SqlOptions::default()).expect("a database");
+    for (field, wanted) in [
+        ("pose.at.x", 1),
+        ("pose.who", 1),
+        ("pose.names", 1),
+        ("n", 4),
+    ] {
+        let sql = format!("SELECT count({field}), count(*) FROM pose");
+        let found = rows(&database, &sql);
+        assert_eq!(ints(found.column(0)), [Some(wanted)], "{field}");
+        assert_eq!(ints(found.column(1)), [Some(4)], "{field}");
+    }
+}
+
+#[test]
+fn a_condition_that_is_not_supported_is_refused_with_its_place() {
+    let one: &[common::Row] = &[(0, 0, 0), (100, 100, 1)];
+    let fixture = common::database(&[("/a", one), ("/b", one)], 2);
+    for (good, bad) in [
+        (
+            "a.stamp >= b.stamp AND ",
+            "a.stamp - b.stamp >= INTERVAL '20 ms'",
+        ),
+        (
+            "a.stamp >= b.stamp AND ",
+            "a.stamp - b.stamp > INTERVAL '1 hour'",
+        ),
+        (
+            "a.stamp >= b.stamp AND ",
+            "a.stamp - b.stamp < INTERVAL '20 ms'",
+        ),
+        (
+            "a.stamp >= b.stamp AND ",
+            "b.stamp - a.stamp <= INTERVAL '20 ms'",
+        ),
+        (
+            "a.stamp >= b.stamp AND ",
+            "a.log_time - b.stamp <= INTERVAL '20 ms'",
+        ),
+        ("a.stamp >= b.stamp AND ", "a.log_time > b.log_time"),
+        ("", "a.stamp = b.stamp"),
+        (
+            "nearest(a.stamp, b.stamp) AND ",
+            "a.stamp - b.stamp <= INTERVAL '1 ms'",
+        ),
+        ("nearest(a.stamp, b.stamp) AND ", "a.stamp >= b.stamp"),
+        (
+            "a.stamp >= b.stamp AND a.stamp - b.stamp <= INTERVAL '1 ms' AND ",
+            "a.stamp - b.stamp <= INTERVAL '2 ms'",
+        ),
+        ("", "a.stamp - b.stamp <= INTERVAL '1 ms'"),
+        ("", "a.stamp >= b.stamp OR a.stamp < b.stamp"),
+    ] {
+        let start = r#"SELECT a.n, b.n AS m FROM "/a" a ASOF JOIN "/b" b MATCH_CONDITION ("#;
+        let sql = format!("{start}{good}{bad})");
+        let error = fixture.database.query(&sql).err();
+        let error = error.unwrap_or_else(|| panic!("{good}{bad} is accepted"));
+        let place = format!("(line 1, column {})", (start.len() + good.len() + 1));
+        assert!(
+            error.to_string().contains(&place),
+            "{place}, {bad}: {error}"
+        );
+    }
+    for condition in [
+        "a.stamp >= b.stamp AND a.stamp - b.stamp <= INTERVAL '20 ms'",
+        "b.stamp <= a.stamp AND (a.stamp - b.stamp) <= INTERVAL '20 ms'",
+        "a.stamp <= b.stamp AND INTERVAL '20 ms' >= b.stamp - a.stamp",
+        "nearest(a.stamp, b.stamp, INTERVAL '20 ms')",
+    ] {
+        let sql = format!(
+            r#"SELECT a.n, b.n AS m FROM "/a" a ASOF JOIN "/b" b MATCH_CONDITION ({condition}) ORDER BY 1"#
+        );
+        assert_eq!(
+            ints(fixture.rows(&sql).column(1)),
+            [Some(0), Some(1)],
+            "{condition}"
+        );
+    }
+}
+
+#[test]
+fn a_transform_is_that_of_the_recording_of_its_row() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let all = vec![demo(folder.path(), "one", 1), demo(folder.path(), "two", 2)];
+    let both = Database::new(all.clone(), SqlOptions::default()).expect("a database");
+    let x = "tf('odom', 'base_link', o.stamp)['translation']['x']";
+    let mut differ = Vec::new();
+    for (name, recording) in all {
+        let named = vec![(name.clone(), recording)];
+        let alone = Database::new(named, SqlOptions::default()).expect("a database");
+        let sql =
+            format!("SELECT {x} AS x FROM odom o WHERE recording = '{name}' ORDER BY log_time");
+        let wanted = floats(rows(&alone, &sql).column(0));
+        assert_eq!(floats(rows(&both, &sql).column(0)), wanted);
+        // In a filter, below a join, and grouped.
+        let sql = format!("SELECT count(*) FROM odom o WHERE {x} > 0.5 AND recording = '{name}'");
+        assert_eq!(
+            ints(rows(&both, &sql).column(0)),
+            ints(rows(&alone, &sql).column(0))
+        );
+        let sql = format!(
+            "SELECT max({x}) FROM odom o ASOF JOIN imu i MATCH_CONDITION (o.stamp >= i.stamp) WHERE o.recording = '{name}'"
+        );
+        assert_eq!(
+            floats(rows(&both, &sql).column(0)),
+            floats(rows(&alone, &sql).column(0))
+        );
+        differ.push(wanted);
+    }
+    assert_ne!(differ[0], differ[1], "the recordings differ");
+    let header = rows(
+        &both,
+        "SELECT tf('odom', 'base_link', stamp) FROM odom LIMIT 1",
+    )
+    .schema();
+    assert!(!header.field(0).name().contains("recording"), "{header}");
+    // A time without a row has no recording.
+    for (time, why) in [
+        ("1970-01-01T00:00:01Z", "no recording contains"),
+        ("+1s", "several"),
+    ] {
+        let sql = format!(
+            "SELECT tf('odom', 'base_link', max(log_time)) FROM odom WHERE log_time <= '{time}'"
+        );
+        let sql = if why == "several" {
+            sql
+        } else {
+            format!("SELECT tf('odom', 'base_link', TIMESTAMP '{time}')")
+        };
+        let answer = both
+            .query(&sql)
+            .and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        assert!(answer.expect_err(&sql).to_string().contains(why), "{sql}");
+    }
+}
+
+#[test]
+fn what_people_write_first_works() {
+    let one: Vec<common::Row> = (0..3000).map(|n| (n, n, n)).collect();
+    let other: Vec<common::Row> = (0..300).map(|n| (n * 10, n * 10, n)).collect();
+    let fixture = common::database(&[("/a", &one), ("/b", &other)], 3);
+    let found = fixture.rows(r#"SELECT CAST(log_time AS BIGINT) FROM "/a" ORDER BY log_time"#);
+    let wanted: Vec<_> = (0..3000).map(|n| Some(START + n * common::MILLI)).collect();
+    assert_eq!(ints(found.column(0)), wanted);
+    // A limit without an order has the first rows in time.
+    for (sql, first) in [
+        (r#"SELECT n FROM "/a" LIMIT 5"#, 0),
+        (r#"SELECT n FROM "/a" LIMIT 5 OFFSET 7"#, 7),
+        (r#"SELECT n FROM "/a" WHERE n >= 1234 LIMIT 5"#, 1234),
+        (
+            r#"SELECT n FROM (SELECT n, header FROM "/a") WHERE n > 17 LIMIT 5"#,
+            18,
+        ),
+    ] {
+        for _ in 0..5 {
+            let found = ints(fixture.rows(sql).column(0));
+            assert_eq!(
+                found,
+                (first..first + 5).map(Some).collect::<Vec<_>>(),
+                "{sql}"
+            );
+        }
+    }
+    let found = fixture.rows(r#"SELECT n FROM "/a" WHERE log_time IN ('+1s', '+2s') ORDER BY n"#);
+    assert_eq!(ints(found.column(0)), [Some(1000), Some(2000)]);
+    let found = fixture.rows(
+        r#"SELECT recording, n, count(*) AS c FROM (SELECT recording, b.n FROM "/a" a ASOF JOIN "/b" b MATCH_CONDITION (a.stamp >= b.stamp) USING (recording)) GROUP BY recording, n HAVING n < 2 ORDER BY n"#,
+    );
+    assert_eq!(ints(found.column(2)), [Some(10), Some(10)]);
+    let found = fixture.rows(
+        r#"SELECT * FROM "/a" a ASOF JOIN "/b" b MATCH_CONDITION (a.stamp >= b.stamp) USING (recording, n) WHERE recording = 'run.mcap' ORDER BY n LIMIT 2"#,
+    );
+    let names = found.schema();
+    let names = names
+        .fields()
+        .iter()
+        .filter(|field| field.name() == "n" || field.name() == "recording");
+    assert_eq!(
+        names.count(),
+        2,
+        "{}",
+        pretty_format_batches(&[found]).expect("text")
+    );
+    let found = fixture.rows(r#"SELECT header.frame_id, a.n FROM "/a" a LIMIT 1"#);
+    let names: Vec<_> = found
+        .schema()
+        .fields()
+        .iter()
+        .map(|field| field.name().clone())
+        .collect();
+    assert_eq!(names, ["header.frame_id", "n"]);
+}
