@@ -13,10 +13,8 @@ use std::time::{Duration, Instant};
 use asof_core::Source;
 use asof_formats::McapFile;
 use asof_live::ros::QosProfile;
-use asof_live::{
-    PublisherOptions, RecordOptions, RecordReport, Recorder, Robot, SplitOptions, TopicPublisher,
-    connect,
-};
+use asof_live::{PublisherOptions, Robot, TopicPublisher, connect};
+use asof_record::{RecordOptions, RecordReport, Recorder, SplitOptions};
 
 const TOPICS: u64 = 10;
 const QUOTA: u64 = 200_000_000;

@@ -4,7 +4,8 @@
 
 use std::time::{Duration, Instant};
 
-use asof_live::{RecordOptions, RecordReport, Recorder, Sample};
+use asof_live::Sample;
+use asof_record::{RecordOptions, RecordReport, Recorder};
 
 const SOON: Duration = Duration::from_mins(1);
 

@@ -2,7 +2,7 @@
 
 use crate::{AddressError, ZenohAddress};
 
-/// Why a robot could not be reached, subscribed or recorded.
+/// Why a robot could not be reached or subscribed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LiveError {
@@ -58,12 +58,6 @@ pub enum LiveError {
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] std::io::Error),
-    /// The recording could not be written.
-    #[error(transparent)]
-    Write(#[from] asof_formats::McapWriteError),
-    /// The thread that writes the recording failed.
-    #[error("the recording is incomplete: its writer thread stopped unexpectedly")]
-    WriterGone,
 }
 
 impl LiveError {

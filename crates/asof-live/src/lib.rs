@@ -1,8 +1,8 @@
-//! Subscribe to a running robot, keep its newest messages in windows, and record it to MCAP.
+//! Subscribe to a running robot, and keep its newest messages in windows.
 //!
 //! [`connect`] opens a [`Robot`] and discovers its topics. [`Robot::create_window`] keeps the newest messages of one topic,
-//! [`Robot::recent`] those of all topics as a `Source` that is read and followed like a recording, and a [`Recorder`]
-//! writes them to a file. Robots are reached over Zenoh, with the keys of `rmw_zenoh` and `zenoh-bridge-ros2dds` (module [`ros`])
+//! [`Robot::recent`] those of all topics as a `Source` that is read and followed like a recording; the crate asof-record writes
+//! them to files. Robots are reached over Zenoh, with the keys of `rmw_zenoh` and `zenoh-bridge-ros2dds` (module [`ros`])
 //! or plain keys; through a Foxglove server; through a rosbridge server (module [`rosbridge`]); or over DDS, with the feature `dds`.
 //!
 //! Memory is bounded everywhere, every dropped message is counted, and sessions reconnect on their own.
@@ -26,26 +26,17 @@
 
 mod address;
 mod describe;
-mod durable;
 mod error;
 mod graph;
-mod options;
-mod parts;
 mod publish;
-mod queue;
-mod record;
-mod ring;
 mod robot;
 pub mod ros;
 pub mod rosbridge;
 mod sample;
-mod sink;
-mod snapshot;
 mod source;
 mod subscribe;
 mod transforms;
 mod transport;
-mod trigger;
 mod typed;
 mod watch;
 mod window;
@@ -53,22 +44,14 @@ mod window;
 use std::time::{Duration, Instant};
 
 pub use address::{Address, AddressError, DdsAddress, Mode, SocketAddress, ZenohAddress};
-pub use durable::DurableFile;
 pub use error::LiveError;
 pub use graph::Publisher;
-pub use options::{Priorities, RecordOptions};
-pub use parts::{PartsReport, SplitOptions, part_path};
 pub use publish::{PublisherOptions, TopicPublisher};
-pub use queue::TopicReport;
-pub use record::{RecordReport, Recorder};
 pub use robot::{Robot, RobotInfo, Topic};
 pub use sample::{Sample, SamplePayload};
-pub use sink::Tags;
-pub use snapshot::{SnapshotOptions, SnapshotReport};
 pub use source::{LiveSource, RecentOptions};
 pub use subscribe::Subscription;
 pub use transforms::{Broadcaster, FilterStats, LiveTransforms, TransformFilter, TransformStats};
-pub use trigger::{Trigger, TriggerError};
 pub use watch::{TopicRate, Watch};
 pub use window::{FromSample, LiveWindow, SampleError, WindowBuilder};
 

@@ -36,15 +36,13 @@ pub struct Sample {
     pub sequence: Option<i64>,
     /// The publisher's identifier.
     pub publisher: Option<[u8; 16]>,
-    /// The prefix of its topic's name in a recording.
-    pub(crate) prefix: String,
     /// The encoded message.
     pub payload: SamplePayload,
 }
 
 impl Sample {
     /// A message of a channel with a complete schema, received now.
-    pub(crate) fn new(channel: Arc<Channel>, payload: impl Into<SamplePayload>) -> Self {
+    pub fn new(channel: Arc<Channel>, payload: impl Into<SamplePayload>) -> Self {
         Sample {
             channel,
             described: None,
@@ -54,7 +52,6 @@ impl Sample {
             received: now(),
             sequence: None,
             publisher: None,
-            prefix: String::new(),
             payload: payload.into(),
         }
     }
@@ -91,11 +88,17 @@ impl Sample {
     }
 
     /// Its channel with the schema that has arrived since; `None` while one is worth waiting for.
-    pub(crate) fn settled(&self) -> Option<Arc<Channel>> {
+    pub fn settled(&self) -> Option<Arc<Channel>> {
         match &self.described {
             Some(described) => described.settled(),
             None => Some(Arc::clone(&self.channel)),
         }
+    }
+
+    /// Whether the only definition of its type that was found differs from the robot's.
+    pub fn is_defined_otherwise(&self) -> bool {
+        let described = self.described.as_ref();
+        described.is_some_and(|described| described.is_other())
     }
 
     /// The stamp in the message's header, read in place. `None` where the type does not start with a
@@ -112,7 +115,7 @@ impl Sample {
     }
 
     /// The time of a clock message, of ROS 1 or ROS 2; `None` where it is not one.
-    pub(crate) fn clock(&self) -> Option<Stamp> {
+    pub fn clock_time(&self) -> Option<Stamp> {
         match self.channel.type_name() {
             "rosgraph_msgs/msg/Clock" => asof_window::header_stamp(&self.payload.head()?),
             "rosgraph_msgs/Clock" => {
@@ -297,7 +300,6 @@ mod tests {
             received: 1.into(),
             sequence: None,
             publisher: None,
-            prefix: String::new(),
             payload,
         }
     }

@@ -197,7 +197,6 @@ mod tests {
             received: received.into(),
             sequence: Some(sequence),
             publisher: Some([1; 16]),
-            prefix: String::new(),
             payload: Bytes::from_static(&[0; 10]).into(),
         }
     }

@@ -1,16 +1,15 @@
-//! Foxglove servers on 127.0.0.1, kind and not: what they advertise is discovered, received and recorded.
+//! Foxglove servers on 127.0.0.1, kind and not: what they advertise is discovered and received.
 
 mod server;
 
-use std::io::Cursor;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use asof_core::{Channel, Growth, Query, Schema, Source, Topics};
-use asof_formats::{McapFile, Recording};
+use asof_formats::Recording;
 use asof_foxglove::{OLDER, SDK, message_data};
-use asof_live::{LiveError, RecentOptions, RecordOptions, Recorder, Sample, Watch, connect};
+use asof_live::{LiveError, RecentOptions, Sample, Watch, connect};
 use server::{Act, Server};
 
 /// Long: a machine may be slow, and a test that passes never waits for so long.
@@ -249,28 +248,20 @@ fn more_channels_than_are_followed_are_counted() {
 }
 
 #[test]
-fn a_thousand_topics_are_watched_and_a_recording_holds_what_came() {
+fn a_thousand_topics_are_watched_and_each_is_heard() {
     let channels: Vec<Channel> = (0..1_000).map(|n| text(&format!("/t{n:04}"))).collect();
     let server = Server::start(SDK, &channels);
     let robot = connect(&server.address()).expect("a robot");
     let watch = Watch::new(&robot, |_| true);
-    let file = Cursor::new(Vec::new());
-    let shared = server::Shared::new(file);
-    let recorder = Recorder::start(&robot, shared.clone(), RecordOptions::default(), |_| true);
-    let recorder = recorder.expect("a recorder");
     server.until_subscribed("/t0999");
     eventually("all are subscribed", || server.subscribed().len() == 1_000);
     for number in 0..1_000 {
         server.publish(&format!("/t{number:04}"), number, b"{}");
     }
-    eventually("all are written", || recorder.report().written() == 1_000);
-    let report = recorder.stop().expect("stopped");
-    assert_eq!((report.topics.len(), report.dropped()), (1_000, 0));
-    let file = McapFile::from_bytes("memory", shared.bytes()).expect("a recording");
-    let written = file.read(&Query::all()).expect("read");
-    let written: usize = written.map(|batch| batch.expect("a batch").len()).sum();
-    assert_eq!(written, 1_000);
-    assert_eq!(watch.rates(asof_core::Stamp::now()).len(), 1_000);
+    eventually("all are heard", || {
+        let rates = watch.rates(asof_core::Stamp::now());
+        rates.iter().filter(|rate| rate.messages == 1).count() == 1_000
+    });
 }
 
 #[test]

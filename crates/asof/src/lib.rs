@@ -58,13 +58,16 @@ pub use asof_decode::{Rows, arrow, messages};
 /// Access to single formats, and the MCAP writer.
 pub use asof_formats as formats;
 pub use asof_formats::Recording;
-/// Running robots: windows over live topics, and the recorder.
+/// Running robots: windows over live topics, and all of them as a source.
 #[cfg(feature = "live")]
 pub use asof_live as live;
 #[cfg(feature = "live")]
 pub use asof_live::connect;
 /// Playing a source back: play, pause, seek, step, loop.
 pub use asof_player as player;
+/// Recording a running robot: files, files one after another, snapshots.
+#[cfg(feature = "live")]
+pub use asof_record as record;
 /// Queries over recordings.
 #[cfg(feature = "sql")]
 pub use asof_sql as sql;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use asof_formats::Compression;
 use asof_live::ros::{QosError, QosOverride};
-use asof_live::{
-    DurableFile, LiveError, Priorities, RecordOptions, RecordReport, Recorder, SnapshotOptions,
+use asof_record::{
+    DurableFile, Priorities, RecordError, RecordOptions, RecordReport, Recorder, SnapshotOptions,
     SnapshotReport, SplitOptions, TopicReport, Trigger, TriggerError, part_path,
 };
 use indicatif::ProgressBar;
@@ -589,7 +589,7 @@ fn refused(path: &Path, error: std::io::Error) -> anyhow::Error {
 }
 
 /// What was written before the disk failed is still there.
-fn broken(verb: &Record, error: LiveError) -> anyhow::Error {
+fn broken(verb: &Record, error: RecordError) -> anyhow::Error {
     let error = anyhow::Error::new(error);
     // The disk's own error is the most specific: it is full, or gone.
     let mut causes = error.chain();

@@ -98,18 +98,18 @@ impl Snapshots {
             duration: None,
         };
         let mut session = connection.open(screen)?;
-        let mut options = asof_live::RecordOptions::default();
+        let mut options = asof_record::RecordOptions::default();
         session
             .profile(screen)
             .clone_into(&mut options.writer.profile);
-        let snapshots = asof_live::SnapshotOptions {
+        let snapshots = asof_record::SnapshotOptions {
             keep: self.keep,
             after: self.after,
             bytes: self.keep_size,
-            ..asof_live::SnapshotOptions::default()
+            ..asof_record::SnapshotOptions::default()
         };
         let chosen = connection.chooser();
-        let recorder = asof_live::Recorder::create_snapshots(
+        let recorder = asof_record::Recorder::create_snapshots(
             &session.robot,
             path,
             snapshots,
@@ -127,13 +127,13 @@ impl Snapshots {
 #[cfg(feature = "live")]
 struct Keeping {
     /// `None` once it has ended.
-    recorder: Mutex<Option<asof_live::Recorder>>,
+    recorder: Mutex<Option<asof_record::Recorder>>,
     _session: super::robot::Session,
 }
 
 #[cfg(feature = "live")]
 impl Keeping {
-    fn recorder(&self) -> MutexGuard<'_, Option<asof_live::Recorder>> {
+    fn recorder(&self) -> MutexGuard<'_, Option<asof_record::Recorder>> {
         self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -151,13 +151,13 @@ impl SnapshotTaker for Keeping {
     }
 
     fn state(&self) -> serde_json::Value {
-        let report = self.recorder().as_ref().map(asof_live::Recorder::report);
+        let report = self.recorder().as_ref().map(asof_record::Recorder::report);
         super::recording::snapshots_as_json(&report.unwrap_or_default().snapshots)
     }
 
     fn finish(&self) {
         let recorder = self.recorder().take();
-        if let Some(Err(error)) = recorder.map(asof_live::Recorder::stop) {
+        if let Some(Err(error)) = recorder.map(asof_record::Recorder::stop) {
             tracing::error!("snapshots: {error}");
         }
     }

@@ -1,7 +1,7 @@
 //! A small Foxglove server that does what a test tells it.
 
 use std::collections::HashMap;
-use std::io::{Cursor, Seek, SeekFrom, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -305,35 +305,5 @@ fn perform(socket: &mut Socket, state: &State, act: Act) -> Result<(), Error> {
             socket.flush()?;
             Ok(socket.get_mut().write_all(&bytes)?)
         }
-    }
-}
-
-/// A file in memory that a recorder writes and a test reads.
-#[derive(Clone)]
-pub struct Shared(Arc<Mutex<Cursor<Vec<u8>>>>);
-
-impl Shared {
-    pub fn new(file: Cursor<Vec<u8>>) -> Self {
-        Shared(Arc::new(Mutex::new(file)))
-    }
-
-    pub fn bytes(&self) -> Vec<u8> {
-        lock(&self.0).get_ref().clone()
-    }
-}
-
-impl Write for Shared {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        lock(&self.0).write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Seek for Shared {
-    fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
-        lock(&self.0).seek(to)
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use asof_formats::McapWriter;
+use asof_live::{Publisher, Robot, Sample, Subscription};
 use parking_lot::Mutex;
 
 use crate::options::RecordOptions;
@@ -15,7 +16,7 @@ use crate::parts::{Parts, PartsReport, SplitOptions};
 use crate::queue::{Queue, TopicReport};
 use crate::sink::{Sink, Tags};
 use crate::snapshot::{SnapshotOptions, SnapshotReport, Snapshots};
-use crate::{DurableFile, LiveError, Publisher, Robot, Sample, Subscription};
+use crate::{DurableFile, RecordError};
 
 /// The topic of the robot's clock.
 const CLOCK: &str = "/clock";
@@ -54,7 +55,7 @@ pub struct Recorder {
     queue: Arc<Queue>,
     /// Empty once the recorder is being stopped, so that no more messages arrive.
     subscriptions: Vec<Subscription>,
-    writer: Option<JoinHandle<Result<(), LiveError>>>,
+    writer: Option<JoinHandle<Result<(), RecordError>>>,
     parts: Arc<Mutex<PartsReport>>,
     snapshots: Arc<Mutex<SnapshotReport>>,
 }
@@ -72,7 +73,7 @@ impl Recorder {
         split: SplitOptions,
         options: RecordOptions,
         wants: impl Fn(&Publisher) -> bool + Send + Sync + 'static,
-    ) -> Result<Self, LiveError> {
+    ) -> Result<Self, RecordError> {
         let queue = Queue::new(&options);
         let (parts, report) = Parts::create(path.as_ref(), split, options.writer, options.tags)?;
         let mut recorder = Self::idle(Box::new(parts), queue)?;
@@ -93,7 +94,7 @@ impl Recorder {
         snapshots: SnapshotOptions,
         options: RecordOptions,
         wants: impl Fn(&Publisher) -> bool + Send + Sync + 'static,
-    ) -> Result<Self, LiveError> {
+    ) -> Result<Self, RecordError> {
         let queue = Queue::new(&options);
         let (writer, tags) = (options.writer, options.tags);
         let (snapshots, report) = Snapshots::new(path.as_ref(), snapshots, writer, tags)?;
@@ -125,11 +126,8 @@ impl Recorder {
         wants: impl Fn(&Publisher) -> bool + Send + Sync + 'static,
     ) {
         let queue = Arc::clone(&self.queue);
-        let prefix = prefix.trim_end_matches('/').to_owned();
-        let push = move |mut sample: Sample| {
-            sample.prefix.clone_from(&prefix);
-            queue.push(sample);
-        };
+        let prefix = Arc::from(prefix.trim_end_matches('/'));
+        let push = move |sample: Sample| queue.push(&prefix, sample);
         if self.queue.has_clock() {
             self.follow_clock(robot);
         }
@@ -141,7 +139,7 @@ impl Recorder {
         let queue = Arc::clone(&self.queue);
         let is_clock = |publisher: &Publisher| publisher.channel.topic == CLOCK;
         let tell = move |sample: Sample| {
-            if let Some(time) = sample.clock() {
+            if let Some(time) = sample.clock_time() {
                 queue.set_clock(time);
             }
         };
@@ -162,7 +160,7 @@ impl Recorder {
         path: impl AsRef<Path>,
         options: RecordOptions,
         wants: impl Fn(&Publisher) -> bool + Send + Sync + 'static,
-    ) -> Result<Self, LiveError> {
+    ) -> Result<Self, RecordError> {
         let file = File::create(path).and_then(DurableFile::new);
         let file = file.map_err(asof_formats::McapWriteError::from)?;
         Self::start(
@@ -182,7 +180,7 @@ impl Recorder {
         output: W,
         options: RecordOptions,
         wants: impl Fn(&Publisher) -> bool + Send + Sync + 'static,
-    ) -> Result<Self, LiveError> {
+    ) -> Result<Self, RecordError> {
         let queue = Queue::new(&options);
         let mut writer = McapWriter::new(output, options.writer)?;
         if !options.tags.is_empty() {
@@ -197,20 +195,22 @@ impl Recorder {
     ///
     /// # Errors
     /// When the key expression is invalid.
-    pub fn add_key(&mut self, robot: &Robot, key_expression: &str) -> Result<(), LiveError> {
+    pub fn add_key(&mut self, robot: &Robot, key_expression: &str) -> Result<(), RecordError> {
         let queue = Arc::clone(&self.queue);
-        let subscription = robot.subscribe_key(key_expression, move |sample| queue.push(sample))?;
+        let prefix = Arc::from("");
+        let push = move |sample: Sample| queue.push(&prefix, sample);
+        let subscription = robot.subscribe_key(key_expression, push)?;
         self.subscriptions.push(subscription);
         Ok(())
     }
 
-    fn idle(writer: Box<dyn Sink>, queue: Queue) -> Result<Self, LiveError> {
+    fn idle(writer: Box<dyn Sink>, queue: Queue) -> Result<Self, RecordError> {
         let queue = Arc::new(queue);
         let source = Arc::clone(&queue);
         let writer = thread::Builder::new()
-            .name("asof-live recorder".to_owned())
+            .name("asof recorder".to_owned())
             .spawn(move || source.write_all(writer))
-            .map_err(LiveError::Thread)?;
+            .map_err(RecordError::Thread)?;
         Ok(Recorder {
             queue,
             subscriptions: Vec::new(),
@@ -245,18 +245,18 @@ impl Recorder {
     ///
     /// # Errors
     /// When the file could not be written.
-    pub fn stop(mut self) -> Result<RecordReport, LiveError> {
+    pub fn stop(mut self) -> Result<RecordReport, RecordError> {
         self.finish()?;
         Ok(self.report())
     }
 
-    fn finish(&mut self) -> Result<(), LiveError> {
+    fn finish(&mut self) -> Result<(), RecordError> {
         self.subscriptions.clear();
         self.queue.close();
         match self.writer.take().map(JoinHandle::join) {
             None => Ok(()),
             Some(Ok(result)) => result,
-            Some(Err(_)) => Err(LiveError::WriterGone),
+            Some(Err(_)) => Err(RecordError::WriterGone),
         }
     }
 }

@@ -6,14 +6,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use asof_core::{Channel, Stamp};
+use asof_live::Sample;
+use asof_live::ros::is_latched;
 use parking_lot::{Condvar, Mutex};
 
-use crate::describe::Described;
+use crate::RecordError;
 use crate::options::{Priorities, RecordOptions};
-use crate::robot::now;
-use crate::ros::is_latched;
 use crate::sink::{Sink, Tags};
-use crate::{LiveError, Sample};
 
 /// At most this many channels are cached under a prefixed name.
 const MOST_PREFIXED: usize = 65_536;
@@ -75,7 +74,20 @@ struct Waiting {
     /// The weight at arrival: it may grow when the payload's pieces are joined.
     weight: u64,
     priority: i32,
+    /// The prefix of its topic's name in the recording.
+    prefix: Arc<str>,
     sample: Sample,
+}
+
+impl Waiting {
+    fn topic(&self) -> String {
+        named(&self.prefix, &self.sample)
+    }
+}
+
+/// The name of a message's topic in the recording.
+fn named(prefix: &str, sample: &Sample) -> String {
+    format!("{prefix}{}", sample.channel.topic)
 }
 
 #[derive(Default)]
@@ -92,7 +104,7 @@ struct State {
     /// Reasons of snapshots to be written.
     triggers: Vec<String>,
     /// Messages for late joiners that came before the robot's clock.
-    before_clock: Vec<Sample>,
+    before_clock: Vec<(Arc<str>, Sample)>,
     is_closed: bool,
     warned: Option<Instant>,
 }
@@ -145,8 +157,8 @@ impl Queue {
         if let Some(clock) = &self.clock {
             clock.store(time.nanos(), Ordering::Release);
             let latched = std::mem::take(&mut self.state.lock().before_clock);
-            for sample in latched {
-                self.push(sample);
+            for (prefix, sample) in latched {
+                self.push(&prefix, sample);
             }
         }
     }
@@ -159,11 +171,11 @@ impl Queue {
             .map(|clock| clock.load(Ordering::Acquire));
         match clock {
             Some(time) if time != CLOCK_UNKNOWN => time.into(),
-            _ => now(),
+            _ => Stamp::now(),
         }
     }
 
-    pub fn push(&self, mut sample: Sample) {
+    pub fn push(&self, prefix: &Arc<str>, mut sample: Sample) {
         let weight = sample.weight();
         let mut state = self.state.lock();
         if state.is_closed {
@@ -178,16 +190,15 @@ impl Queue {
                 time == CLOCK_UNKNOWN
             }
         };
-        let topic = || format!("{}{}", sample.prefix, sample.channel.topic);
         if is_early {
             // It will not be sent again once the clock is there.
-            let held: u64 = state.before_clock.iter().map(Sample::weight).sum();
+            let held: u64 = state.before_clock.iter().map(|(_, one)| one.weight()).sum();
             let has_room = state.before_clock.len() < MOST_BEFORE_CLOCK
                 && held.saturating_add(weight) <= self.limit / TAKE_FRACTION;
             if is_latched(&sample.channel) && has_room {
-                state.before_clock.push(sample);
+                state.before_clock.push((Arc::clone(prefix), sample));
             } else {
-                state.report_of(&topic()).early += 1;
+                state.report_of(&named(prefix, &sample)).early += 1;
             }
             return;
         }
@@ -197,7 +208,7 @@ impl Queue {
             .saturating_add(weight)
             .saturating_sub(self.limit);
         if missing > 0 && !state.make_room(missing, priority, self.limit / TAKE_FRACTION) {
-            let report = state.report_of(&topic());
+            let report = state.report_of(&named(prefix, &sample));
             report.dropped += 1;
             let dropped = report.dropped;
             let is_due = state
@@ -218,6 +229,7 @@ impl Queue {
         state.samples.push_back(Waiting {
             weight,
             priority,
+            prefix: Arc::clone(prefix),
             sample,
         });
         drop(state);
@@ -228,16 +240,15 @@ impl Queue {
         let mut state = self.state.lock();
         state.is_closed = true;
         // The clock that these waited for never came.
-        for sample in std::mem::take(&mut state.before_clock) {
-            let topic = format!("{}{}", sample.prefix, sample.channel.topic);
-            state.report_of(&topic).early += 1;
+        for (prefix, sample) in std::mem::take(&mut state.before_clock) {
+            state.report_of(&named(&prefix, &sample)).early += 1;
         }
         drop(state);
         self.arrived.notify_all();
     }
 
     /// Writes messages until the queue is closed and empty.
-    pub fn write_all(&self, mut writer: Box<dyn Sink>) -> Result<(), LiveError> {
+    pub fn write_all(&self, mut writer: Box<dyn Sink>) -> Result<(), RecordError> {
         let result = self.drain(&mut *writer);
         // After a disk error, messages that come now are dropped without being counted.
         if result.is_err() {
@@ -248,22 +259,22 @@ impl Queue {
         Ok(())
     }
 
-    fn drain(&self, writer: &mut dyn Sink) -> Result<(), LiveError> {
-        let mut held = Held::default();
+    fn drain(&self, writer: &mut dyn Sink) -> Result<(), RecordError> {
+        let mut pending = PendingSchemas::default();
         let mut flushed = Instant::now();
         loop {
             let (batch, is_closed) = self.take();
             let is_last = is_closed && batch.is_empty();
             // Before the batch: its messages on the same topics came later.
-            for (channel, samples) in held.settled(is_last) {
-                for (weight, sample) in samples {
-                    self.write(writer, weight, &sample, &channel)?;
+            for (channel, samples) in pending.settled(is_last) {
+                for waiting in samples {
+                    self.write(writer, &waiting, &channel)?;
                 }
             }
-            for Waiting { weight, sample, .. } in batch {
-                match sample.settled() {
-                    Some(channel) => self.write(writer, weight, &sample, &channel)?,
-                    None => held.keep(weight, sample),
+            for waiting in batch {
+                match waiting.sample.settled() {
+                    Some(channel) => self.write(writer, &waiting, &channel)?,
+                    None => pending.keep(waiting),
                 }
             }
             let (notes, triggers) = {
@@ -292,12 +303,12 @@ impl Queue {
     fn write(
         &self,
         writer: &mut dyn Sink,
-        weight: u64,
-        sample: &Sample,
+        waiting: &Waiting,
         channel: &Arc<Channel>,
-    ) -> Result<(), LiveError> {
+    ) -> Result<(), RecordError> {
+        let sample = &waiting.sample;
         let mut message = sample.to_message();
-        message.channel = self.prefixed(&sample.prefix, channel);
+        message.channel = self.prefixed(&waiting.prefix, channel);
         // MCAP has no times before 1970; a wrong clock must not cost the message.
         let is_mistimed = message.publish_time < Stamp::EPOCH;
         if is_mistimed {
@@ -305,7 +316,7 @@ impl Queue {
         }
         let outcome = writer.write(&message);
         let mut state = self.state.lock();
-        state.bytes = state.bytes.saturating_sub(weight);
+        state.bytes = state.bytes.saturating_sub(waiting.weight);
         let report = state.report_of(&message.channel.topic);
         report.mistimed += u64::from(is_mistimed);
         match outcome {
@@ -314,9 +325,7 @@ impl Queue {
                 let schema = channel.schema.as_deref();
                 let is_undefined = schema.is_some_and(|schema| schema.data.is_empty());
                 report.is_undefined |= is_undefined;
-                let described = sample.described.as_ref();
-                report.is_defined_otherwise |=
-                    is_undefined && described.is_some_and(|described| described.is_other());
+                report.is_defined_otherwise |= is_undefined && sample.is_defined_otherwise();
                 Ok(())
             }
             Err(asof_formats::McapWriteError::BeforeEpoch { .. }) => {
@@ -423,52 +432,41 @@ impl State {
             *quota = quota.saturating_sub(waiting.weight);
             self.bytes = self.bytes.saturating_sub(waiting.weight);
             self.uncount(waiting.priority, waiting.weight);
-            let sample = waiting.sample;
-            let topic = format!("{}{}", sample.prefix, sample.channel.topic);
-            self.report_of(&topic).dropped += 1;
+            self.report_of(&waiting.topic()).dropped += 1;
         }
         true
     }
 }
 
-/// Messages whose schema is still pending, by topic. They count against the queue's limit.
+/// Messages whose schema is still pending, by channel. They count against the queue's limit.
 #[derive(Default)]
-struct Held {
-    topics: Vec<(Arc<Described>, Weighed)>,
+struct PendingSchemas {
+    channels: Vec<Vec<Waiting>>,
 }
 
-type Weighed = VecDeque<(u64, Sample)>;
-
-impl Held {
-    fn keep(&mut self, weight: u64, sample: Sample) {
-        let Some(described) = sample.described.clone() else {
-            return;
-        };
-        let known = self
-            .topics
-            .iter_mut()
-            .find(|(topic, _)| Arc::ptr_eq(topic, &described));
-        match known {
-            Some((_, samples)) => samples.push_back((weight, sample)),
-            None => self
-                .topics
-                .push((described, Weighed::from([(weight, sample)]))),
+impl PendingSchemas {
+    fn keep(&mut self, waiting: Waiting) {
+        let channel = &waiting.sample.channel;
+        let is_same = |one: &Waiting| Arc::ptr_eq(&one.sample.channel, channel);
+        let mut channels = self.channels.iter_mut();
+        match channels.find(|waiting| waiting.first().is_some_and(is_same)) {
+            Some(known) => known.push(waiting),
+            None => self.channels.push(vec![waiting]),
         }
     }
 
-    /// Takes out the topics that need not wait any longer; all of them if no more messages will come.
-    fn settled(&mut self, is_last: bool) -> Vec<(Arc<Channel>, Weighed)> {
+    /// Takes out the channels that need not wait any longer; all of them if no more messages will come.
+    fn settled(&mut self, is_last: bool) -> Vec<(Arc<Channel>, Vec<Waiting>)> {
         let mut ready = Vec::new();
-        self.topics.retain_mut(|(described, samples)| {
-            let channel = if is_last {
-                Some(described.known().channel)
-            } else {
-                described.settled()
-            };
+        self.channels.retain_mut(|waiting| {
+            let channel = waiting.first().and_then(|one| {
+                let latest = || one.sample.to_message().channel;
+                one.sample.settled().or_else(|| is_last.then(latest))
+            });
             let Some(channel) = channel else {
                 return true;
             };
-            ready.push((channel, std::mem::take(samples)));
+            ready.push((channel, std::mem::take(waiting)));
             false
         });
         ready
@@ -503,6 +501,10 @@ mod tests {
         Sample::new(Arc::new(channel), Bytes::from(vec![0; size]))
     }
 
+    fn push(queue: &Queue, sample: Sample) {
+        queue.push(&Arc::from(""), sample);
+    }
+
     fn dropped(queue: &Queue) -> BTreeMap<String, u64> {
         let (topics, _) = queue.report();
         let topics = topics.into_iter();
@@ -524,11 +526,11 @@ mod tests {
         let queue = queue(100_000);
         for _ in 0..4 {
             for topic in ["/image", "/scan", "/odom"] {
-                queue.push(sample(topic, 8_000));
+                push(&queue, sample(topic, 8_000));
             }
         }
         assert!(dropped(&queue).is_empty(), "there was room");
-        queue.push(sample("/odom", 20_000));
+        push(&queue, sample("/odom", 20_000));
         let lost = dropped(&queue);
         assert_eq!(lost.keys().collect::<Vec<_>>(), ["/image"], "{lost:?}");
         let left = waiting(&queue);
@@ -536,7 +538,7 @@ mod tests {
         assert_eq!(left.last().map(String::as_str), Some("/odom"), "in order");
         // Nothing is less important than a picture.
         let before = lost["/image"];
-        queue.push(sample("/image", 90_000));
+        push(&queue, sample("/image", 90_000));
         assert_eq!(dropped(&queue)["/image"], before + 1);
     }
 
@@ -544,7 +546,7 @@ mod tests {
     fn among_equals_what_comes_is_dropped() {
         let queue = queue(50_000);
         for _ in 0..10 {
-            queue.push(sample("/scan", 10_000));
+            push(&queue, sample("/scan", 10_000));
         }
         let left = waiting(&queue).len() as u64;
         assert_eq!(dropped(&queue)["/scan"], 10 - left);
@@ -557,7 +559,7 @@ mod tests {
         let mut pushed = 0;
         for number in 0..2_000_usize {
             let topic = ["/odom", "/scan", "/image"][number % 3];
-            queue.push(sample(topic, number * 37 % 20_000));
+            push(&queue, sample(topic, number * 37 % 20_000));
             pushed += 1;
             assert!(queue.report().1 <= 200_000);
         }
@@ -575,11 +577,11 @@ mod tests {
             sim_time: true,
             ..RecordOptions::default()
         });
-        queue.push(sample("/scan", 10));
+        push(&queue, sample("/scan", 10));
         // It comes once, and at once.
-        queue.push(sample("/tf_static", 10));
+        push(&queue, sample("/tf_static", 10));
         queue.set_clock(5_000.into());
-        queue.push(sample("/scan", 10));
+        push(&queue, sample("/scan", 10));
         let state = queue.state.lock();
         assert_eq!(state.topics["/scan"].early, 1);
         let waiting = state.samples.iter().map(|one| &one.sample);
@@ -595,15 +597,15 @@ mod tests {
             sim_time: true,
             ..RecordOptions::default()
         });
-        queue.push(sample("/tf_static", 10));
+        push(&queue, sample("/tf_static", 10));
         queue.close();
         assert_eq!(queue.report().0["/tf_static"].early, 1);
     }
 
     /// Records the times that it receives.
-    struct Told(Arc<Mutex<Vec<i64>>>);
+    struct TimesSink(Arc<Mutex<Vec<i64>>>);
 
-    impl Sink for Told {
+    impl Sink for TimesSink {
         fn write(&mut self, message: &Message) -> Result<(), McapWriteError> {
             self.0.lock().push(message.log_time.nanos());
             Ok(())
@@ -633,7 +635,7 @@ mod tests {
         for source in [Stamp::MIN, (-1).into(), Stamp::MAX, 7.into()] {
             let mut one = sample("/scan", 10);
             one.source = Some(source);
-            queue.push(one);
+            push(&queue, one);
         }
         queue.close();
         let file = std::io::Cursor::new(Vec::new());
@@ -653,12 +655,12 @@ mod tests {
             ..RecordOptions::default()
         });
         queue.set_clock(5_000.into());
-        queue.push(sample("/scan", 10));
+        push(&queue, sample("/scan", 10));
         queue.trigger("the enter key");
         queue.close();
         let told = Arc::<Mutex<Vec<i64>>>::default();
         queue
-            .write_all(Box::new(Told(Arc::clone(&told))))
+            .write_all(Box::new(TimesSink(Arc::clone(&told))))
             .expect("written");
         let told = told.lock();
         assert!(told.len() >= 3, "{told:?}");

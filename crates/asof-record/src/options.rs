@@ -45,7 +45,7 @@ impl Default for RecordOptions {
 /// Priorities of topics: those with higher numbers are kept when there is no room for all. The default is 0.
 ///
 /// ```
-/// use asof_live::Priorities;
+/// use asof_record::Priorities;
 ///
 /// let priorities = Priorities::new(|topic| if topic.starts_with("/camera") { -1 } else { 0 });
 /// assert_eq!((priorities.of("/camera/image"), priorities.of("/odom")), (-1, 0));

@@ -47,7 +47,7 @@ impl DurableFile {
         let shared = Arc::<Shared>::default();
         let (other, synced) = (file.try_clone()?, Arc::clone(&shared));
         let thread = thread::Builder::new()
-            .name("asof-live disk".to_owned())
+            .name("asof disk".to_owned())
             .spawn(move || synced.keep_syncing(|| on_disk(&other)))?;
         Ok(DurableFile {
             file,

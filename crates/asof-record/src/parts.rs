@@ -17,7 +17,7 @@ use crate::sink::{Sink, Tags};
 ///
 /// ```
 /// use std::time::Duration;
-/// use asof_live::SplitOptions;
+/// use asof_record::SplitOptions;
 ///
 /// let hourly = SplitOptions {
 ///     time: Some(Duration::from_secs(3600)),

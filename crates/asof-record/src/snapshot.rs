@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use asof_core::{Message, Stamp, TimeRange};
 use asof_formats::{McapWriteError, McapWriter, McapWriterOptions};
+use asof_live::ros::is_latched;
 use asof_window::{Bounds, Recent};
 use parking_lot::Mutex;
 
 use crate::DurableFile;
 use crate::parts::part_path;
 use crate::ring::{Kept, Ring, wrote};
-use crate::ros::is_latched;
 use crate::sink::{Sink, Tags};
 use crate::trigger::{Lookout, Trigger};
 
@@ -23,7 +23,7 @@ use crate::trigger::{Lookout, Trigger};
 ///
 /// ```
 /// use std::time::Duration;
-/// use asof_live::SnapshotOptions;
+/// use asof_record::SnapshotOptions;
 ///
 /// let options = SnapshotOptions {
 ///     keep: Duration::from_secs(60),
@@ -31,7 +31,7 @@ use crate::trigger::{Lookout, Trigger};
 ///     triggers: vec!["/bumper.data == true".parse()?],
 ///     ..SnapshotOptions::default()
 /// };
-/// # Ok::<(), asof_live::TriggerError>(())
+/// # Ok::<(), asof_record::TriggerError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct SnapshotOptions {

@@ -17,12 +17,12 @@ use serde_json::Value;
 /// - `rate(/scan) < 5`: a topic that has been faster falls below five messages a second.
 ///
 /// ```
-/// use asof_live::Trigger;
+/// use asof_record::Trigger;
 ///
 /// let trigger: Trigger = "/battery.voltage < 11.5".parse()?;
 /// assert_eq!(trigger.to_string(), "/battery.voltage < 11.5");
 /// assert!("when it breaks".parse::<Trigger>().is_err());
-/// # Ok::<(), asof_live::TriggerError>(())
+/// # Ok::<(), asof_record::TriggerError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]

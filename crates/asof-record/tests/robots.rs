@@ -1,0 +1,109 @@
+//! What a robot publishes on 127.0.0.1 is in the recording.
+
+mod common;
+
+use std::io::Cursor;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use asof_live::TopicPublisher;
+use asof_live::ros::Durability::Volatile;
+use asof_record::{RecordOptions, Recorder};
+
+use common::{SOON, eventually, messages, number, pair, talker};
+
+#[test]
+fn a_recording_holds_the_same_bytes_and_the_robots_times() {
+    let (robot, observer) = pair();
+    let talker = talker(&robot, "/count", Volatile);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("out.mcap");
+    observer.wait_for_topic("/count", SOON).expect("discovered");
+    let recorder = Recorder::create(&observer, &path, RecordOptions::default(), |_| true);
+    let recorder = recorder.expect("a recorder");
+    eventually("a subscriber", || talker.is_heard());
+    for value in 1..=20 {
+        let at = (1_000 + i64::from(value)).into();
+        talker.publish(number(value), at).expect("published");
+    }
+    eventually("twenty messages", || recorder.report().written() == 20);
+    let report = recorder.stop().expect("closed whole");
+    assert_eq!(report.dropped(), 0);
+    let messages = messages(&path);
+    assert_eq!(messages.len(), 20);
+    assert_eq!(&messages[6].payload[..], &number(7)[..]);
+    assert_eq!(
+        (messages[6].sequence, messages[6].publish_time),
+        (7, 1_007.into())
+    );
+    assert_eq!(messages[6].channel.type_name(), "std_msgs/msg/UInt32");
+}
+
+#[test]
+fn a_slow_disk_costs_counted_messages_and_nothing_else() {
+    /// A disk that stands still until it is told otherwise.
+    struct Slow(Cursor<Vec<u8>>, Arc<AtomicBool>);
+    impl std::io::Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            while self.1.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(4));
+            }
+            self.0.write(bytes)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    impl std::io::Seek for Slow {
+        fn seek(&mut self, to: std::io::SeekFrom) -> std::io::Result<u64> {
+            self.0.seek(to)
+        }
+    }
+    let (robot, observer) = pair();
+    let talker = talker(&robot, "/count", Volatile);
+    observer.wait_for_topic("/count", SOON).expect("discovered");
+    let mut options = RecordOptions {
+        queue_bytes: 20_000,
+        ..RecordOptions::default()
+    };
+    options.writer.chunk_size = 1;
+    let is_slow = Arc::new(AtomicBool::new(false));
+    let slow = Slow(Cursor::new(Vec::new()), Arc::clone(&is_slow));
+    let recorder = Recorder::start(&observer, slow, options, |_| true).expect("a recorder");
+    eventually("a subscriber", || talker.is_heard());
+    is_slow.store(true, Ordering::Relaxed);
+    for value in 1..=500 {
+        talker.publish(number(value), 1.into()).expect("published");
+    }
+    eventually("drops", || recorder.report().dropped() > 0);
+    is_slow.store(false, Ordering::Relaxed);
+    eventually("all five hundred", || {
+        let report = recorder.report();
+        report.written() + report.dropped() == 500
+    });
+    let report = recorder.stop().expect("closed whole");
+    assert_eq!(report.written() + report.dropped(), 500);
+    assert!(report.written() > 0);
+}
+
+#[test]
+fn a_recording_of_many_topics_holds_what_came_on_each() {
+    let (robot, observer) = pair();
+    let talkers = (0..200).map(|topic| talker(&robot, &format!("/t{topic:03}"), Volatile));
+    let talkers: Vec<TopicPublisher> = talkers.collect();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("out.mcap");
+    let recorder = Recorder::create(&observer, &path, RecordOptions::default(), |_| true);
+    let recorder = recorder.expect("a recorder");
+    eventually("subscribers", || {
+        talkers.iter().all(TopicPublisher::is_heard)
+    });
+    for talker in &talkers {
+        talker.publish(number(1), 1.into()).expect("published");
+    }
+    eventually("all are written", || recorder.report().written() == 200);
+    let report = recorder.stop().expect("stopped");
+    assert_eq!((report.topics.len(), report.dropped()), (200, 0));
+    assert_eq!(messages(&path).len(), 200);
+}
