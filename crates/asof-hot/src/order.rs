@@ -199,13 +199,16 @@ fences! {
     signal_sleep_fence = SeqCst, or "signal_is_never" fails;
 }
 
-/// System calls that act as a fence, and can be left out.
-const MISSING_CALLS: &[(&str, &str)] = &[("signal_membarrier=Missing", "signal_is_never")];
+/// Steps of a protocol that can be left out: a system call that acts as a fence, and a comparison.
+const MISSING_STEPS: &[(&str, &str)] = &[
+    ("signal_membarrier=Missing", "signal_is_never"),
+    ("signal_newer_mark=Missing", "signal_given_twice"),
+];
 
-/// Whether a call is left out.
+/// Whether a step is left out.
 #[cfg(loom)]
-pub(crate) fn is_left_out(call: &str) -> bool {
-    is_mutated(call)
+pub(crate) fn is_left_out(step: &str) -> bool {
+    is_mutated(step)
 }
 
 /// All mutations: their names, and the name (or its prefix) of the models that fail under each.
@@ -214,12 +217,12 @@ pub fn mutations() -> impl Iterator<Item = (&'static str, &'static str)> {
     WEAKER_ORDERINGS
         .iter()
         .chain(MISSING_FENCES)
-        .chain(MISSING_CALLS)
+        .chain(MISSING_STEPS)
         .copied()
 }
 
 #[cfg(not(feature = "mutations"))]
-const _: [&[(&str, &str)]; 3] = [WEAKER_ORDERINGS, MISSING_FENCES, MISSING_CALLS];
+const _: [&[(&str, &str)]; 3] = [WEAKER_ORDERINGS, MISSING_FENCES, MISSING_STEPS];
 
 #[cfg(not(feature = "mutations"))]
 #[inline(always)]

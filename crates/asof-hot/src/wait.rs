@@ -88,7 +88,7 @@ impl Signal {
     #[cfg(not(loom))]
     fn begin_turn(&self) {
         self.turn.fetch_add(TURN, order::signal_wake());
-        kernel::wake_all(&self.turn);
+        kernel::wake_all(self);
     }
 }
 
@@ -185,7 +185,7 @@ impl<H: Handle<Target = Signal>> Notifier<H> {
         if steps.stop() {
             return;
         }
-        kernel::wake_all(&self.memory.turn);
+        kernel::wake_all(&self.memory);
         #[cfg(not(loom))]
         for bell in &self.bells {
             bell.ring();
@@ -264,7 +264,7 @@ impl<H: Handle<Target = Signal>> Sleeper<H> {
                 (Some(left), Some(nap)) => Some(left.min(nap)),
                 (left, nap) => left.or(nap),
             };
-            kernel::sleep_while(&self.memory.turn, turn.number, left);
+            kernel::sleep_while(&self.memory, turn.number, left);
         }
     }
 
@@ -285,9 +285,9 @@ impl<H: Handle<Target = Signal>> Sleeper<H> {
         // The turn is read before the check: a publication after the check changes it, and the kernel does not let a
         // thread sleep on a turn that has passed.
         let number = self.memory.turn.load(order::signal_turn_load());
-        // An exchange where a store would do: loom does not see that a store cannot fall between the two halves of the
-        // exchange that takes a mark away.
-        self.memory.asleep.swap(number | ASLEEP, Ordering::Relaxed);
+        // Always an exchange, even for the mark that is there: a load alone could see one that was already removed.
+        let mark = |last| Some(newer_mark(last, number | ASLEEP));
+        let _ = (self.memory.asleep).fetch_update(Ordering::Relaxed, Ordering::Relaxed, mark);
         // A process that cannot fence the others may miss wake-ups, and has to poll.
         let mut nap = None;
         if !kernel::fence_everyone(&self.memory) {
@@ -309,7 +309,7 @@ impl<H: Handle<Target = Signal>> Sleeper<H> {
         let turn = self.announce();
         before();
         if !is_over() {
-            kernel::sleep_while(&self.memory.turn, turn.number, turn.nap);
+            kernel::sleep_while(&self.memory, turn.number, turn.nap);
         }
     }
 
@@ -318,6 +318,17 @@ impl<H: Handle<Target = Signal>> Sleeper<H> {
     pub(crate) fn wake_everyone(&self) {
         self.memory.begin_turn();
     }
+}
+
+/// The mark that stays. An older one in place of a newer one would be removed by a notifier that has answered only the
+/// older; a sleeper on a turn that has passed needs none.
+fn newer_mark(last: u32, next: u32) -> u32 {
+    #[cfg(loom)]
+    if order::is_left_out("signal_newer_mark=Missing") {
+        return next;
+    }
+    let is_older = last != 0 && (next.wrapping_sub(last) as i32) < 0;
+    if is_older { last } else { next }
 }
 
 /// A turn to sleep on.
@@ -336,7 +347,6 @@ fn compiler_fence() {
 /// The system calls.
 #[cfg(all(not(loom), target_os = "linux"))]
 mod kernel {
-    use core::sync::atomic::AtomicU32;
     use core::time::Duration;
     use std::sync::OnceLock;
     use std::time::Instant;
@@ -363,12 +373,12 @@ mod kernel {
         unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
     }
 
-    pub(super) fn wake_all(turn: &AtomicU32) {
+    pub(super) fn wake_all(signal: &Signal) {
         // SAFETY: the address is of a live atomic; waking reads no memory.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
-                core::ptr::from_ref(turn),
+                core::ptr::from_ref(&signal.turn),
                 libc::FUTEX_WAKE,
                 i32::MAX,
             )
@@ -376,7 +386,7 @@ mod kernel {
     }
 
     /// Sleeps unless the turn has passed; may wake spuriously.
-    pub(super) fn sleep_while(turn: &AtomicU32, value: u32, left: Option<Duration>) {
+    pub(super) fn sleep_while(signal: &Signal, turn: u32, left: Option<Duration>) {
         let left = left.map(|left| libc::timespec {
             tv_sec: left.as_secs().min(i32::MAX as u64) as libc::time_t,
             tv_nsec: left.subsec_nanos() as _,
@@ -386,9 +396,9 @@ mod kernel {
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
-                core::ptr::from_ref(turn),
+                core::ptr::from_ref(&signal.turn),
                 libc::FUTEX_WAIT,
-                value,
+                turn,
                 left,
             )
         };
@@ -409,13 +419,14 @@ mod kernel {
     }
 }
 
-/// In a model, sleeping is polling the turn, and a fence on another core is a synchronization at a point where that
-/// core may be interrupted: the requester sees what that core did before, and that core sees what the requester did
-/// before.
+/// In a model, a turn is compared and slept on under a lock, as the kernel does, and a fence on another core is a
+/// synchronization at a point where that core may be interrupted: the requester sees what that core did before, and that
+/// core sees what the requester did before.
 #[cfg(loom)]
 mod kernel {
     use core::time::Duration;
     use loom::sync::atomic::{AtomicU32, Ordering, fence};
+    use loom::sync::{Condvar, Mutex};
 
     use super::Signal;
 
@@ -427,6 +438,8 @@ mod kernel {
         asked: AtomicU32,
         answered: AtomicU32,
         is_gone: AtomicU32,
+        bucket: Mutex<()>,
+        sleepers: Condvar,
     }
 
     impl Kernel {
@@ -489,11 +502,19 @@ mod kernel {
         signal.kernel.is_gone.store(1, Ordering::Release);
     }
 
-    pub(super) fn wake_all(_turn: &AtomicU32) {}
-    pub(super) fn sleep_while(turn: &AtomicU32, value: u32, _left: Option<Duration>) {
-        // A thread woken by the kernel sees what was done before the request.
-        while turn.load(crate::order::signal_turn_load()) == value {
-            loom::thread::yield_now();
+    pub(super) fn wake_all(signal: &Signal) {
+        let _bucket = signal.kernel.bucket.lock();
+        signal.kernel.sleepers.notify_all();
+    }
+
+    pub(super) fn sleep_while(signal: &Signal, turn: u32, _left: Option<Duration>) {
+        let kernel = &signal.kernel;
+        let mut bucket = kernel
+            .bucket
+            .lock()
+            .expect("no model panics while it holds it");
+        while signal.turn.load(crate::order::signal_turn_load()) == turn {
+            bucket = (kernel.sleepers.wait(bucket)).expect("no model panics while it holds it");
         }
     }
 

@@ -1128,6 +1128,26 @@ fn signal_wakes_a_sleeper_beside_another_that_comes_and_goes() {
 }
 
 #[test]
+fn signal_given_twice_wakes_two_sleepers() {
+    model(2, || {
+        let (mut writer, reader) = latest::<u64, 2>();
+        let (notifier, sleeper) = signal(Kernel::without_fences());
+        let (other_sleeper, other_reader) = (sleeper.clone(), reader.clone());
+        let notifies = thread::spawn(move || {
+            for value in 1..=2 {
+                writer.write(&value, MonoStamp(0));
+                notifier.notify();
+            }
+        });
+        let other =
+            thread::spawn(move || other_sleeper.wait_until(None, || other_reader.generation() > 1));
+        assert!(sleeper.wait_until(None, || reader.generation() > 1));
+        notifies.join().unwrap();
+        assert!(other.join().unwrap());
+    });
+}
+
+#[test]
 fn signal_of_two_notifiers_is_heard_from_both() {
     model(2, || {
         let memory = std::sync::Arc::new(Signal::with_kernel(Kernel::without_fences()));
