@@ -424,7 +424,7 @@ impl TransformBuffer {
             stats.edges += 1;
             stats.samples += edge.history.len();
             stats.evicted += edge.history.evicted();
-            stats.too_old += edge.limits().too_old.load(Ordering::Relaxed);
+            stats.too_old += edge.too_old();
         }
         stats.removed = self.graph.all_made().count() - stats.frames;
         stats
@@ -516,7 +516,7 @@ impl TransformBuffer {
 
     #[cold]
     pub(crate) fn too_old(&self, edge: &Edge, stamp: Stamp) -> UpdateError {
-        edge.limits().too_old.fetch_add(1, Ordering::Relaxed);
+        edge.count_too_old(1);
         let newest = edge
             .range(&self.graph.pool)
             .map_or(stamp, |(_, n)| n.into());

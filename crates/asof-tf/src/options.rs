@@ -12,7 +12,8 @@ pub struct BufferOptions {
     pub limits: Limits,
     /// The most bytes of samples in the buffer; `None` for no bound. When they are spent, samples of the edge with the
     /// oldest ones are evicted, so that all edges keep about the same stretch of time; each keeps its last two chunks,
-    /// 8 KiB. A writer never waits for another edge's writer over this: while that edge is being written it evicts its
+    /// 8 KiB. A late sample that is older than what its edge has evicted is refused, so that no lookup interpolates across
+    /// a hole. A writer never waits for another edge's writer over this: while that edge is being written it evicts its
     /// own samples.
     pub bytes: Option<u64>,
     /// The most frames in the buffer.

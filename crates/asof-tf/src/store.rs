@@ -2,7 +2,6 @@
 //! once.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
 
 use asof_core::Stamp;
 use nalgebra::Isometry3;
@@ -94,7 +93,7 @@ impl TransformBuffer {
                     .get(self.graph())
                     .and_then(|f| self.graph().edge_of(f))
                 {
-                    edge.limits().too_old.fetch_add(too_old, Ordering::Relaxed);
+                    edge.count_too_old(too_old);
                 }
                 return Ok(too_old + 1);
             }
@@ -222,7 +221,7 @@ impl TransformBuffer {
             + edge
                 .history
                 .merge(&held, &graph.pool, edge.bounds(), merged, room, &mut stored);
-        edge.limits().too_old.fetch_add(too_old, Ordering::Relaxed);
+        edge.count_too_old(too_old);
         let is_due = first <= last && edge.waiters.is_due(last);
         drop(held);
         if is_due {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use asof_core::Stamp;
 use asof_tf::{
-    BufferOptions, Conflicts, FrameName, LookupError, TransformBuffer, Update, UpdateError,
+    BufferOptions, Conflicts, FrameName, Limits, LookupError, TransformBuffer, Update, UpdateError,
 };
 use nalgebra::{Isometry3, Translation3, UnitQuaternion};
 use proptest::prelude::*;
@@ -117,6 +117,8 @@ impl Model {
 #[derive(Default)]
 struct Tf2 {
     caches: BTreeMap<usize, Cache>,
+    /// Before these times samples of a child count as evicted.
+    starts: BTreeMap<usize, i64>,
 }
 
 enum Cache {
@@ -152,7 +154,11 @@ impl Tf2 {
             Cache::Static(parent, pose) => return Some(Ok((*parent, *pose))),
             Cache::Timed(samples) => samples,
         };
-        let before = samples.range(..=t).next_back();
+        let start = self.starts.get(&child).copied().unwrap_or(i64::MIN);
+        if samples.is_empty() {
+            return Some(Err("no_data"));
+        }
+        let before = samples.range(..=t).next_back().filter(|_| t >= start);
         let after = samples.range(t..).next();
         Some(match (before, after) {
             (Some((a, (parent, p))), Some((b, (other, q)))) if a != b && parent == other => {
@@ -230,6 +236,261 @@ impl Tf2 {
             .position(|frame| *frame == near.frames[up]);
         let down = down.expect("it is there");
         Ok(product(&near.poses[..up]).inverse() * product(&far.poses[..down]))
+    }
+}
+
+/// Numbers that are the same for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % end
+    }
+
+    fn pose(&mut self) -> Isometry3<f64> {
+        let mut unit = || self.below(2_000_001) as f64 / 1e6 - 1.0;
+        let translation = Translation3::new(unit(), unit(), unit());
+        let rotation = UnitQuaternion::from_euler_angles(unit(), unit(), unit() * 3.0);
+        Isometry3::from_parts(translation, rotation)
+    }
+
+    /// A stamp at `now`, or late: a little, or by up to everything that ever was.
+    fn stamp(&mut self, now: i64) -> i64 {
+        match self.below(100) {
+            0..80 => now,
+            80..95 => now - self.below(50_000) as i64,
+            _ => self.below(now as u64 + 1) as i64,
+        }
+    }
+}
+
+/// A buffer beside tf2's cache, which evicts nothing.
+struct Pair {
+    buffer: TransformBuffer,
+    tf2: Tf2,
+    /// The current parents.
+    parents: BTreeMap<usize, usize>,
+    dice: Dice,
+    now: i64,
+    is_free: bool,
+    has_limits: bool,
+}
+
+/// The frames of a [`Pair`], of which the first has no parent, and the others one with a lower number.
+const PAIRED_FRAMES: u64 = 6;
+
+impl Pair {
+    fn new(seed: u64) -> Self {
+        let mut dice = Dice(seed);
+        let mut options = BufferOptions::unbounded();
+        options.bytes = [None, Some(48 << 10), Some(64 << 10), Some(128 << 10)][seed as usize % 4];
+        if dice.below(4) == 0 {
+            options = options.window(Duration::from_nanos(dice.below(1_000_000)));
+        }
+        if dice.below(4) == 0 {
+            options = options.count(1 + dice.below(500));
+        }
+        let is_free = dice.below(2) == 0;
+        if is_free {
+            options = options.conflicts(Conflicts::LastWins);
+        }
+        Pair {
+            buffer: TransformBuffer::with_options(options),
+            tf2: Tf2::default(),
+            parents: BTreeMap::new(),
+            dice,
+            now: 0,
+            is_free,
+            has_limits: false,
+        }
+    }
+
+    fn step(&mut self) {
+        self.now += self.dice.below(2_000) as i64;
+        let child = 1 + self.dice.below(PAIRED_FRAMES - 1) as usize;
+        let other = self.dice.below(child as u64) as usize;
+        let present = self.parents.get(&child).copied().unwrap_or(other);
+        match self.dice.below(2_000) {
+            0..2 => self.remove(child),
+            2 => {
+                self.buffer.clear();
+                for cache in self.tf2.caches.values_mut() {
+                    if let Cache::Timed(samples) = cache {
+                        samples.clear();
+                    }
+                }
+            }
+            3 => {
+                let limits = Limits {
+                    window: Some(Duration::from_nanos(self.dice.below(1_000_000))),
+                    count: Some(1 + self.dice.below(1_000)),
+                };
+                let _ = self.buffer.set_limits(&name(child), limits);
+                self.has_limits = true;
+            }
+            4..6 if self.is_free => {
+                let pose = self.dice.pose();
+                (self.buffer.update_static(&name(other), &name(child), pose))
+                    .expect("all are good");
+                self.tf2.set((other, child), None, pose);
+                self.parents.insert(child, other);
+            }
+            6..16 => self.update(child, other),
+            16..36 => self.extend(child, present),
+            36..300 => self.compare(),
+            _ => self.update(child, present),
+        }
+    }
+
+    fn update(&mut self, child: usize, parent: usize) {
+        let (stamp, pose) = (self.dice.stamp(self.now), self.dice.pose());
+        let (above, below) = (name(parent), name(child));
+        let stored = if self.is_free {
+            self.buffer.update(&above, &below, stamp.into(), pose)
+        } else {
+            self.buffer.reparent(&above, &below, stamp.into(), pose)
+        };
+        match stored {
+            Ok(()) => self.note(child, parent, stamp, pose),
+            Err(UpdateError::TooOld { .. }) => {
+                let oldest = self.oldest(child);
+                // Narrower limits refuse at once what an update evicts only later.
+                let is_older = oldest.is_some_and(|oldest| stamp < oldest);
+                assert!(is_older || self.has_limits, "{stamp} {oldest:?}");
+            }
+            Err(UpdateError::KindConflict { .. }) => assert!(!self.is_free),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// What is stored of a batch is told by what the buffer then holds, from its oldest sample on.
+    fn extend(&mut self, child: usize, parent: usize) {
+        let samples: Vec<_> = (0..=self.dice.below(40))
+            .map(|_| {
+                (
+                    Stamp::from_nanos(self.dice.stamp(self.now)),
+                    self.dice.pose(),
+                )
+            })
+            .collect();
+        let (before, count) = (self.oldest(child), samples.len());
+        let too_old = (self.buffer)
+            .extend_edge(&name(parent), &name(child), samples.iter().copied())
+            .expect("all are good");
+        assert!(too_old <= count as u64);
+        let oldest = self.oldest(child).expect("it has the newest at least");
+        for (stamp, pose) in samples {
+            if stamp.nanos() >= oldest.min(before.unwrap_or(oldest)) {
+                self.note(child, parent, stamp.nanos(), pose);
+            }
+        }
+    }
+
+    fn note(&mut self, child: usize, parent: usize, stamp: i64, pose: Isometry3<f64>) {
+        self.tf2.set((parent, child), Some(stamp), pose);
+        if let Some(Cache::Timed(samples)) = self.tf2.caches.get(&child) {
+            let (_, (newest, _)) = samples.last_key_value().expect("one was added");
+            self.parents.insert(child, *newest);
+        }
+    }
+
+    fn remove(&mut self, frame: usize) {
+        let Ok(gone) = self.buffer.remove(&name(frame)) else {
+            return;
+        };
+        let mut below = vec![frame];
+        for child in frame..PAIRED_FRAMES as usize {
+            if self
+                .parents
+                .get(&child)
+                .is_some_and(|parent| below.contains(parent))
+            {
+                below.push(child);
+            }
+        }
+        assert_eq!(gone, below.len());
+        for frame in below {
+            self.tf2.caches.remove(&frame);
+            self.parents.remove(&frame);
+        }
+    }
+
+    /// The oldest stamp that the buffer still has of an edge.
+    fn oldest(&self, child: usize) -> Option<i64> {
+        let edges = self.buffer.edges();
+        let edge = edges
+            .iter()
+            .find(|edge| edge.child.as_str() == name(child))?;
+        Some(edge.range?.start.nanos())
+    }
+
+    /// Everything from the oldest sample on is there, and is found; nothing else is.
+    fn compare(&mut self) {
+        let mut samples = 0;
+        for child in 1..PAIRED_FRAMES as usize {
+            let oldest = self.oldest(child).unwrap_or(i64::MAX);
+            self.tf2.starts.insert(child, oldest);
+            if let Some(Cache::Timed(all)) = self.tf2.caches.get(&child) {
+                samples += all.range(oldest..).count() as u64;
+            }
+        }
+        let stats = self.buffer.stats();
+        assert_eq!(stats.samples, samples, "{:?}", self.buffer.options());
+        let least = 2 * 4160 * PAIRED_FRAMES;
+        let budget = self.buffer.options().bytes.unwrap_or(u64::MAX - least);
+        assert!(stats.bytes <= budget + least, "{stats:?}");
+        for _ in 0..4 {
+            let [target, source] = [(); 2].map(|()| self.dice.below(PAIRED_FRAMES) as usize);
+            let t = self.dice.stamp(self.now);
+            let found = self.buffer.lookup(&name(target), &name(source), t.into());
+            if [target, source]
+                .iter()
+                .any(|one| self.buffer.find(&name(*one)).is_none())
+            {
+                assert!(matches!(found, Err(LookupError::UnknownFrame { .. })));
+                continue;
+            }
+            match (self.tf2.lookup(target, source, t), found) {
+                (Ok(wanted), Ok(found)) => {
+                    assert!(
+                        same(&wanted, &found),
+                        "{source} in {target} at {t}: {found}{wanted}"
+                    );
+                }
+                (Err(wanted), Err(found)) => {
+                    assert!(wanted.contains(&found.kind()), "{found:?}, not {wanted:?}");
+                }
+                (wanted, found) => panic!("{source} in {target} at {t}: {found:?}, not {wanted:?}"),
+            }
+        }
+    }
+}
+
+/// 10,000 steps for each seed; `ASOF_TF_SEEDS` is how many. `ci/hot/loom` runs all of them, optimized.
+#[test]
+fn a_buffer_that_evicts_has_no_holes() {
+    let seeds = std::env::var("ASOF_TF_SEEDS")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let (seeds, steps) = if cfg!(miri) {
+        (1, 100)
+    } else {
+        (
+            seeds.unwrap_or(if cfg!(debug_assertions) { 12 } else { 100 }),
+            10_000,
+        )
+    };
+    for seed in 0..seeds {
+        let mut pair = Pair::new(seed);
+        for step in 0..steps {
+            let stepped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| pair.step()));
+            assert!(stepped.is_ok(), "seed {seed}, step {step}");
+        }
     }
 }
 

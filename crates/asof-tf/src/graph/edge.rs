@@ -26,17 +26,18 @@ pub struct Edge {
     child: Link<Frame>,
     /// The authority that wrote it last, as a number of the graph; zero if unnamed.
     pub(crate) authority: AtomicU32,
+    /// The number of samples that were refused; it stays at the largest number.
+    too_old: AtomicU32,
     pub(crate) waiters: Waiters,
 }
 
 /// A tree has many edges, and a new one has to be written entirely.
 const _: () = assert!(size_of::<Edge>() <= 256);
 
-/// How much an edge keeps, and how much it refused.
+/// How much an edge keeps.
 pub(crate) struct Limits {
     window: AtomicI64,
     count: AtomicU64,
-    pub(crate) too_old: AtomicU64,
 }
 
 /// Why an edge has no pose for a time.
@@ -82,7 +83,6 @@ impl Edge {
         let limits = Limits {
             window: AtomicI64::new(bounds.window),
             count: AtomicU64::new(bounds.count),
-            too_old: AtomicU64::new(0),
         };
         Edge {
             history: match pose {
@@ -93,6 +93,7 @@ impl Edge {
             pose_seq: AtomicU64::new(0),
             child: Link::holding(child),
             authority: AtomicU32::new(0),
+            too_old: AtomicU32::new(0),
             waiters: Waiters::default(),
         }
     }
@@ -162,9 +163,19 @@ impl Edge {
         self.history.is_unused()
     }
 
-    #[inline]
-    pub(crate) fn limits(&self) -> &Limits {
+    fn limits(&self) -> &Limits {
         self.history.beside_writer()
+    }
+
+    /// The number of samples that were refused.
+    pub(crate) fn too_old(&self) -> u64 {
+        self.too_old.load(Ordering::Relaxed).into()
+    }
+
+    pub(crate) fn count_too_old(&self, more: u64) {
+        let more = u32::try_from(more).unwrap_or(u32::MAX);
+        let add = |count: u32| Some(count.saturating_add(more));
+        let _ = (self.too_old).fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
     pub(crate) fn bounds(&self) -> Bounds {

@@ -150,6 +150,9 @@ struct Writer<W> {
     chunk: Link<Chunk>,
     end: AtomicU64,
     evicted: AtomicU64,
+    /// The newest stamp that was evicted, or refused for lack of memory; `i64::MIN` if there was none. A sample at or
+    /// before it would leave a hole.
+    floor: AtomicU64,
     beside: W,
 }
 
@@ -237,6 +240,7 @@ impl<B, W> History<B, W> {
                 chunk: Link::empty(),
                 end: AtomicU64::new(start),
                 evicted: AtomicU64::new(0),
+                floor: AtomicU64::new(i64::MIN as u64),
                 beside: beside_writer,
             },
         }

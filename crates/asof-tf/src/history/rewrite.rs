@@ -151,7 +151,10 @@ impl<B, W> History<B, W> {
         if let Some(switch) = switch {
             self.set_switch(switch);
         }
-        self.tail.store(tail + evicted, Ordering::Release);
+        if evicted > 0 {
+            self.raise_floor(self.slot(pool, tail + evicted - 1).stamp());
+            self.tail.store(tail + evicted, Ordering::Release);
+        }
         self.end_change();
         for chunk in chunks[used..].iter().copied().chain(old) {
             pool.give(chunk);
@@ -186,7 +189,11 @@ impl<B, W> History<B, W> {
             pool.give(chunk);
         }
         self.cut(pool, start);
-        for (words, parent, _) in &merged[gone.min(merged.len())..] {
+        let (gone, kept) = merged.split_at(gone.min(merged.len()));
+        if let Some((words, ..)) = gone.last() {
+            self.raise_floor(words[0] as i64);
+        }
+        for (words, parent, _) in kept {
             self.append(pool, bounds, (words, *parent), room);
         }
         self.end_change();

@@ -49,7 +49,8 @@ impl<B, W> History<B, W> {
             return false;
         }
         let is_full = head - tail >= bounds.count;
-        stamp < self.stamp_now().saturating_sub(bounds.window)
+        stamp <= self.floor()
+            || stamp < self.stamp_now().saturating_sub(bounds.window)
             || (is_full && stamp < self.slot(pool, tail).stamp())
     }
 
@@ -70,6 +71,7 @@ impl<B, W> History<B, W> {
         let is_empty = self.head_now() == self.tail_now();
         let newest = if is_empty { i64::MIN } else { self.stamp_now() };
         let horizon = newest.max(last).saturating_sub(bounds.window);
+        let horizon = horizon.max(self.floor().saturating_add(1));
         let start = sorted.partition_point(|words| (words[0] as i64) < horizon);
         let kept = &sorted[start..];
         let is_late = |words: &Words| !is_empty && words[0] as i64 <= newest;
@@ -199,7 +201,7 @@ impl<B, W> History<B, W> {
         let is_empty = head == tail;
         let wanted = self.bounded(pool, bounds, tail, head, stamp, head - tail + 1);
         // The last one is evicted after the new one is in place, so that no reader finds none.
-        let mut tail = self.evict_to(tail, wanted.min((head - 1).max(tail)));
+        let mut tail = self.evict_to(pool, tail, wanted.min((head - 1).max(tail)));
         if head == self.writer.end.load(Ordering::Relaxed) {
             let chunk = self.chunk_within_budget(pool, room);
             self.link_chunk(pool, head / CHUNK, chunk);
@@ -216,7 +218,7 @@ impl<B, W> History<B, W> {
         self.head.store(head + 1, Ordering::Release);
         self.stamp.store(stamp as u64, Ordering::Release);
         if wanted == head && !is_empty {
-            tail = self.evict_to(tail, head);
+            tail = self.evict_to(pool, tail, head);
         }
         if head.is_multiple_of(16) || head - tail < 8 {
             self.measure(pool, tail, head);
@@ -244,7 +246,7 @@ impl<B, W> History<B, W> {
         let Some(end) = self.spare_end() else {
             return false;
         };
-        self.evict_to(self.tail_now(), end);
+        self.evict_to(pool, self.tail_now(), end);
         self.give_back_to(pool, end / CHUNK);
         true
     }
@@ -268,7 +270,7 @@ impl<B, W> History<B, W> {
             room(self.oldest_end(pool).unwrap_or(i64::MAX));
         }
         if let Some(end) = self.spare_end() {
-            self.evict_to(tail, end);
+            self.evict_to(pool, tail, end);
         }
         None
     }
@@ -294,8 +296,9 @@ impl<B, W> History<B, W> {
     }
 
     #[inline]
-    fn evict_to(&self, tail: u64, kept: u64) -> u64 {
+    fn evict_to(&self, pool: &Pool, tail: u64, kept: u64) -> u64 {
         if kept > tail {
+            self.raise_floor(self.slot(pool, kept - 1).stamp());
             self.tail.store(kept, Ordering::Release);
             self.count_evicted(kept - tail);
         }
@@ -342,22 +345,26 @@ impl<B, W> History<B, W> {
             return Inserted::Replaced;
         }
         let is_full = head - tail >= bounds.count;
-        if stamp < newest.saturating_sub(bounds.window) || (is_full && place == tail) {
+        if stamp <= self.floor()
+            || stamp < newest.saturating_sub(bounds.window)
+            || (is_full && place == tail)
+        {
             return Inserted::TooOld;
         }
         self.begin_change();
         let kept = self.bounded(pool, bounds, tail, head, newest, head - tail + 1);
-        let mut tail = self.evict_to(tail, kept);
+        let mut tail = self.evict_to(pool, tail, kept);
         let front = (tail - 1) / CHUNK;
         let mut needs_front = front < self.writer.first_chunk.load(Ordering::Relaxed);
         let has_room = || chunk.is_some() || self.chunks() <= MIN_CHUNKS || !pool.is_spent();
         let is_at_front = place - tail.min(place) < head - place;
         if needs_front && is_at_front && place > tail && !has_room() {
             // The budget is spent: the oldest sample makes room for a newer one.
-            tail = self.evict_to(tail, tail + 1);
+            tail = self.evict_to(pool, tail, tail + 1);
             needs_front = false;
         }
         if place < tail || (place == tail && needs_front && !has_room()) {
+            self.raise_floor(stamp);
             self.end_change();
             return Inserted::TooOld;
         }
@@ -585,6 +592,17 @@ impl<B, W> History<B, W> {
         }
     }
 
+    fn floor(&self) -> i64 {
+        self.writer.floor.load(Ordering::Relaxed) as i64
+    }
+
+    /// Records that a sample with this stamp is missing.
+    #[inline]
+    pub(super) fn raise_floor(&self, stamp: i64) {
+        let floor = self.floor().max(stamp);
+        self.writer.floor.store(floor as u64, Ordering::Relaxed);
+    }
+
     pub(super) fn count_evicted(&self, count: u64) {
         let evicted = &self.writer.evicted;
         evicted.store(evicted.load(Ordering::Relaxed) + count, Ordering::Relaxed);
@@ -593,6 +611,7 @@ impl<B, W> History<B, W> {
     fn forget_all(&self) {
         self.tail.store(self.head_now(), Ordering::Relaxed);
         self.stamp.store(i64::MIN as u64, Ordering::Relaxed);
+        (self.writer.floor).store(i64::MIN as u64, Ordering::Relaxed);
         self.writer.switch.store(PLAIN, Ordering::Relaxed);
     }
 
