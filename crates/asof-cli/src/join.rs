@@ -231,7 +231,7 @@ impl Join {
         let rule = match self.method {
             Method::Nearest => Rule::nearest(),
             Method::Last => Rule::last(),
-            Method::Interpolate => Rule::interpolated().or_nearest(),
+            Method::Interpolate => Rule::interpolate().or_nearest(),
         };
         match self.within {
             Some(distance) => rule.within(distance),

@@ -4,6 +4,8 @@
 //! Values that cannot be interpolated (texts, integers, booleans) stay those of the first, which is what was known at
 //! the time.
 
+use asof_align::between;
+
 use crate::columns::Columns;
 use crate::layout::{Group, Node, Shape};
 use crate::model::Scalar;
@@ -105,7 +107,13 @@ impl Node {
                     float_at(columns, *scalar, *column, a),
                     float_at(columns, *scalar, *column, b),
                 );
-                put_float(columns, *scalar, *column, a, between(from, to, part));
+                put_float(
+                    columns,
+                    *scalar,
+                    *column,
+                    a,
+                    between::number(from, to, part),
+                );
             }
             Shape::Struct(group) => group.blend(columns, a, b, part),
             Shape::List(ends, item) => {
@@ -128,15 +136,6 @@ impl Node {
 
 fn span(ends: &[i32], row: usize) -> std::ops::Range<usize> {
     ends[row] as usize..ends[row + 1] as usize
-}
-
-/// Equal values stay unchanged, infinities included.
-fn between(from: f64, to: f64, part: f64) -> f64 {
-    if from.to_bits() == to.to_bits() {
-        from
-    } else {
-        from + (to - from) * part
-    }
 }
 
 fn float_at(columns: &Columns, scalar: Scalar, column: usize, row: usize) -> f64 {
@@ -168,7 +167,7 @@ fn blend_times(
             + i128::from(number_at(columns, nanos.0, nanos.1, row))
     };
     let (from, to) = (time(columns, a), time(columns, b));
-    let time = from + ((to - from) as f64 * part).round() as i128;
+    let time = between::time(from, to, part);
     let mut put = |(scalar, column): (Scalar, usize), value: i128| match scalar.width() {
         4 => columns.w4[column][a] = value as u32,
         8 => columns.w8[column][a] = value as u64,
@@ -178,7 +177,6 @@ fn blend_times(
     put(nanos, time.rem_euclid(1_000_000_000));
 }
 
-/// Spherical interpolation: along the shorter arc, at constant speed.
 fn blend_rotations(
     columns: &mut Columns,
     parts: [(Scalar, usize); 4],
@@ -189,29 +187,8 @@ fn blend_rotations(
     let of = |columns: &Columns, row: usize| {
         parts.map(|(scalar, column)| float_at(columns, scalar, column, row))
     };
-    let (from, mut to) = (of(columns, a), of(columns, b));
-    let mut dot: f64 = from.iter().zip(&to).map(|(a, b)| a * b).sum();
-    if dot < 0.0 {
-        to = to.map(|value| -value);
-        dot = -dot;
-    }
-    let angle = dot.min(1.0).acos();
-    // Where both are almost the same, or not rotations, linear interpolation is good enough.
-    let (keep, take) = if angle < 1e-6 || !angle.is_finite() {
-        (1.0 - part, part)
-    } else {
-        let whole = angle.sin();
-        (
-            ((1.0 - part) * angle).sin() / whole,
-            (part * angle).sin() / whole,
-        )
-    };
-    for (at, (scalar, column)) in parts.into_iter().enumerate() {
-        let value = if from[at].to_bits() == to[at].to_bits() && angle < 1e-6 {
-            from[at]
-        } else {
-            keep * from[at] + take * to[at]
-        };
+    let between = between::rotation(of(columns, a), of(columns, b), part);
+    for ((scalar, column), value) in parts.into_iter().zip(between) {
         put_float(columns, scalar, column, a, value);
     }
 }

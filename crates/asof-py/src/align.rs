@@ -63,7 +63,7 @@ impl Wish {
         let pick = match self.how.as_str() {
             "nearest" => Pick::Nearest,
             "last" | "backward" | "ffill" => Pick::Last,
-            "interpolated" | "interpolate" | "linear" => Pick::Interpolated,
+            "interpolated" | "interpolate" | "linear" => Pick::Interpolate,
             other => {
                 let message =
                     format_args!("how='{other}' is not one of nearest, last, interpolated");

@@ -9,7 +9,9 @@ use crate::error::LookupError;
 use crate::graph::{Edge, Miss};
 use crate::history::Neighbours;
 use crate::pool::Pool;
-use crate::pose::{Pose, Weights, along, arc_weights, dot, mixed, multiply, rotate};
+use asof_align::between::{Weights, arc_weights, dot, mixed, vector};
+
+use crate::pose::{Pose, multiply, rotate};
 
 /// Two neighbouring samples.
 #[derive(Clone, Copy)]
@@ -71,7 +73,7 @@ impl Bracket {
         let (x, y) = arc_weights(self.cosine, part);
         Pose {
             q: mixed(x, self.a.q, y, self.b.q),
-            t: along(self.a.t, self.b.t, part),
+            t: vector(self.a.t, self.b.t, part),
         }
     }
 }

@@ -3,6 +3,7 @@
 // The compiler would not inline these; inlined, a pose stays in registers.
 #![allow(clippy::inline_always)]
 
+use asof_align::between::{self, dot, exact_weights, part, unit_rotation, vector};
 use nalgebra::{Isometry3, Quaternion, Translation3, UnitQuaternion};
 
 use crate::history::{Slot, Words};
@@ -45,18 +46,12 @@ impl Pose {
         }
         let [a, b, c, d] = pose.q;
         let square = a * a + b * b + c * c + d * d;
-        let off = (square - 1.0).abs();
-        if off <= 4.0 * f64::EPSILON {
-            return Ok(pose);
+        // NaN is refused too.
+        let is_unit = (square - 1.0).abs() < UNIT_TOLERANCE;
+        match between::normalised(pose.q).filter(|_| is_unit) {
+            Some(q) => Ok(Pose { q, ..pose }),
+            None => Err(BadPose::Rotation(square.sqrt())),
         }
-        // Written so that NaN is refused too.
-        if off < UNIT_TOLERANCE {
-            return Ok(Pose {
-                q: pose.q.map(|part| part / square.sqrt()),
-                ..pose
-            });
-        }
-        Err(BadPose::Rotation(square.sqrt()))
     }
 
     #[inline(always)]
@@ -119,12 +114,9 @@ impl Pose {
     /// rotation. The reference for [`Pose::between_slots`].
     #[cfg(test)]
     pub(crate) fn between(&self, other: &Pose, part: f64) -> Pose {
-        let dot = dot(self.q, other.q);
-        let (a, b) = arc_weights(dot.abs(), part);
-        let b = b.copysign(dot);
         Pose {
-            q: mixed(a, self.q, b, other.q),
-            t: along(self.t, other.t, part),
+            q: unit_rotation(self.q, other.q, part),
+            t: vector(self.t, other.t, part),
         }
     }
 
@@ -133,15 +125,10 @@ impl Pose {
     /// would not fit the registers.
     #[inline(always)]
     pub(crate) fn between_slots(a: &Slot, b: &Slot, t: i64) -> Pose {
-        let (p, q) = (rotation_of(a), rotation_of(b));
         let part = part(a.stamp(), b.stamp(), t);
-        let dot = dot(p, q);
-        // Neither weight is negative.
-        let (x, y) = arc_weights(dot.abs(), part);
-        let y = y.copysign(dot);
         Pose {
-            q: mixed(x, p, y, q),
-            t: along(translation_of(a), translation_of(b), part),
+            q: unit_rotation(rotation_of(a), rotation_of(b), part),
+            t: vector(translation_of(a), translation_of(b), part),
         }
     }
 
@@ -151,7 +138,7 @@ impl Pose {
         let (a, b) = exact_weights(dot.abs(), part);
         let b = if dot < 0.0 { -b } else { b };
         let q: [f64; 4] = std::array::from_fn(|i| a * self.q[i] + b * other.q[i]);
-        let length = self::dot(q, q).sqrt();
+        let length = between::dot(q, q).sqrt();
         Pose {
             q: q.map(|part| part / length),
             t: std::array::from_fn(|i| self.t[i] + part * (other.t[i] - self.t[i])),
@@ -215,23 +202,6 @@ pub(crate) enum BadPose {
     Rotation(f64),
 }
 
-/// The position of `t` between `a` (0) and `b` (1).
-#[inline(always)]
-pub(crate) fn part(a: i64, b: i64, t: i64) -> f64 {
-    let (past, span) = (t.wrapping_sub(a), b.wrapping_sub(a));
-    if span < 0 {
-        return wide_part(past, span);
-    }
-    past as f64 / span as f64
-}
-
-/// Spans of three centuries overflow into the sign; as unsigned numbers they are right.
-#[cold]
-#[inline(never)]
-fn wide_part(past: i64, span: i64) -> f64 {
-    past as u64 as f64 / span as u64 as f64
-}
-
 #[inline(always)]
 fn rotation_of(slot: &Slot) -> [f64; 4] {
     [
@@ -257,32 +227,6 @@ fn sum(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
 #[inline(always)]
 fn minus(v: [f64; 3]) -> [f64; 3] {
     [-v[0], -v[1], -v[2]]
-}
-
-/// `x a + y b`.
-#[inline(always)]
-pub(crate) fn mixed(x: f64, a: [f64; 4], y: f64, b: [f64; 4]) -> [f64; 4] {
-    [
-        x * a[0] + y * b[0],
-        x * a[1] + y * b[1],
-        x * a[2] + y * b[2],
-        x * a[3] + y * b[3],
-    ]
-}
-
-/// Linear interpolation from `a` to `b`.
-#[inline(always)]
-pub(crate) fn along(a: [f64; 3], b: [f64; 3], part: f64) -> [f64; 3] {
-    [
-        a[0] + part * (b[0] - a[0]),
-        a[1] + part * (b[1] - a[1]),
-        a[2] + part * (b[2] - a[2]),
-    ]
-}
-
-#[inline(always)]
-pub(crate) fn dot(a: [f64; 4], b: [f64; 4]) -> f64 {
-    (a[0] * b[0] + a[1] * b[1]) + (a[2] * b[2] + a[3] * b[3])
 }
 
 #[inline(always)]
@@ -312,107 +256,6 @@ pub(crate) fn rotate(q: [f64; 4], v: [f64; 3]) -> [f64; 3] {
         (v[1] + q[3] * c[1]) + (q[2] * c[0] - q[0] * c[2]),
         (v[2] + q[3] * c[2]) + (q[0] * c[1] - q[1] * c[0]),
     ]
-}
-
-/// Coefficients of the series below: `(1 / (i (2 i + 1)), i / (2 i + 1))` for i = 1, 2, …
-const SERIES: [(f64, f64); 10] = {
-    let mut series = [(0.0, 0.0); 10];
-    let mut i = 1;
-    while i <= series.len() {
-        let n = i as f64;
-        series[i - 1] = (1.0 / (n * (2.0 * n + 1.0)), n / (2.0 * n + 1.0));
-        i += 1;
-    }
-    series
-};
-
-/// Precomputed [`arc_weights`] for one cosine: the coefficients of the series multiplied by what does not
-/// change, last term first.
-#[derive(Clone, Copy)]
-pub(crate) enum Weights {
-    Series2([(f64, f64); 2]),
-    Series3([(f64, f64); 3]),
-    Series6([(f64, f64); 6]),
-    Exact,
-}
-
-impl Weights {
-    pub(crate) fn new(cosine: f64) -> Self {
-        let x = cosine - 1.0;
-        if x > -6.0e-6 {
-            Weights::Series2(terms(x))
-        } else if x > -1.4e-4 {
-            Weights::Series3(terms(x))
-        } else if x > -8.0e-3 {
-            Weights::Series6(terms(x))
-        } else {
-            Weights::Exact
-        }
-    }
-}
-
-fn terms<const TERMS: usize>(x: f64) -> [(f64, f64); TERMS] {
-    std::array::from_fn(|i| {
-        let (u, v) = SERIES[TERMS - 1 - i];
-        (u * x, v * x)
-    })
-}
-
-/// The slerp weights of two rotations whose angle has the cosine `cosine`, at `part` of the way.
-///
-/// They are `sin((1 - part) angle) / sin(angle)` and `sin(part angle) / sin(angle)`. Both are power
-/// series in `cosine - 1` with polynomials of `part` as coefficients (Eberly, "A Fast and Accurate
-/// Algorithm for Computing SLERP"), which have no small divisor: where the textbook formula through
-/// `acos` loses half of the digits, for nearly equal rotations, two or three terms are exact. The
-/// number of terms keeps the remainder under 1e-17.
-#[inline(always)]
-pub(crate) fn arc_weights(cosine: f64, part: f64) -> (f64, f64) {
-    let x = cosine - 1.0;
-    if x > -6.0e-6 {
-        series_weights::<2>(x, part)
-    } else if x > -1.4e-4 {
-        series_weights::<3>(x, part)
-    } else if x > -8.0e-3 {
-        series_weights::<6>(x, part)
-    } else if x > -6.0e-2 {
-        series_weights::<10>(x, part)
-    } else {
-        exact_weights(cosine, part)
-    }
-}
-
-#[inline(always)]
-pub(crate) fn series_weights<const TERMS: usize>(x: f64, part: f64) -> (f64, f64) {
-    // Both at once, for SIMD.
-    let way = [1.0 - part, part];
-    let square = [x * way[0] * way[0], x * way[1] * way[1]];
-    let mut sum = [1.0; 2];
-    let mut term = TERMS;
-    while term > 0 {
-        term -= 1;
-        let (u, v) = SERIES[term];
-        sum = [
-            1.0 + (u * square[0] - v * x) * sum[0],
-            1.0 + (u * square[1] - v * x) * sum[1],
-        ];
-    }
-    (way[0] * sum[0], way[1] * sum[1])
-}
-
-#[cold]
-#[inline(never)]
-fn exact_weights(cosine: f64, part: f64) -> (f64, f64) {
-    let cosine = cosine.min(1.0);
-    // sqrt((1 - c)(1 + c)) and atan2 keep all digits at both ends of the range.
-    let sine = ((1.0 - cosine) * (1.0 + cosine)).sqrt();
-    if sine < 1e-9 {
-        return (1.0 - part, part);
-    }
-    let angle = sine.atan2(cosine);
-    (
-        ((1.0 - part) * angle).sin() / sine,
-        (part * angle).sin() / sine,
-    )
 }
 
 #[cfg(test)]

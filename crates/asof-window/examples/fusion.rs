@@ -10,7 +10,7 @@ fn main() {
         let stamp = sample * 2_500_000;
         imu.insert(stamp.into(), [(stamp as f64 * 1e-9).sin(), 0.0, 9.81]);
     }
-    let rule = Rule::interpolated().within(Duration::from_millis(5));
+    let rule = Rule::interpolate().within(Duration::from_millis(5));
     for frame in 0..31i64 {
         let stamp = asof_core::Stamp::from_nanos(frame * 33_333_333);
         let found = imu.pick(stamp, rule);

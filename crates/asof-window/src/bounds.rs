@@ -106,18 +106,6 @@ impl Bounds {
     }
 }
 
-/// What happens to messages of one topic with the same stamp.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Duplicates {
-    /// All are kept, in order of arrival.
-    #[default]
-    KeepAll,
-    /// The last to arrive replaces the one before it.
-    LastWins,
-    /// The first to arrive is kept; later ones are refused.
-    FirstWins,
-}
-
 /// `nanos` as a duration, if it is a bound.
 const fn duration(nanos: u64) -> Option<Duration> {
     if nanos == u64::MAX {

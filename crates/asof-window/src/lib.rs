@@ -19,7 +19,6 @@
 mod bounds;
 mod entry;
 mod health;
-mod interpolate;
 mod lock;
 #[cfg(all(test, loom))]
 mod models;
@@ -28,19 +27,19 @@ mod observe;
 mod query;
 mod recent;
 mod runs;
-mod search;
 mod stamping;
 pub mod sync;
 mod view;
 mod wait;
 mod window;
 
-pub use bounds::{Bounds, Duplicates};
-pub use entry::{Bracket, Entry};
-pub use health::StampOptions;
-pub use interpolate::{
+pub use asof_align::Duplicates;
+pub use asof_align::between::{
     Interpolate, JointSample, OdometrySample, PoseSample, Rotation, TwistSample,
 };
+pub use bounds::Bounds;
+pub use entry::{Bracket, Entry};
+pub use health::StampOptions;
 pub use names::{MessageFiltersCache, ZCache};
 pub use observe::Connection;
 pub use recent::{Recent, RecentStats};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use asof_align::between::part;
 use asof_core::Stamp;
 
 use crate::runs::{At, Runs};
@@ -141,7 +142,7 @@ impl<T> Window<T> {
         }
         let before = entry(&state.runs, state.runs.previous(at)?)?;
         drop(state);
-        let fraction = part(t, before.stamp.nanos(), after.stamp.nanos());
+        let fraction = part(before.stamp.nanos(), after.stamp.nanos(), t);
         Some(Bracket {
             before,
             after,
@@ -201,12 +202,4 @@ fn entry<T>(runs: &Runs<T>, at: At) -> Option<Entry<T>> {
 #[inline]
 fn handle<T>((stamp, value): (i64, &Arc<T>)) -> Entry<T> {
     Entry::new(stamp.into(), Arc::clone(value))
-}
-
-/// The position of `t` between `a` (0) and `b` (1).
-pub(crate) fn part(t: i64, a: i64, b: i64) -> f64 {
-    if a == b {
-        return 0.0;
-    }
-    t.abs_diff(a) as f64 / b.abs_diff(a) as f64
 }

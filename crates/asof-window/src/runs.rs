@@ -11,10 +11,9 @@ use std::sync::Arc;
 #[cfg(not(loom))]
 use std::sync::Arc as Lent;
 
+use asof_align::{count_below, gallop};
 #[cfg(loom)]
 use loom::sync::Arc as Lent;
-
-use crate::search::{count_below, gallop};
 
 /// A run is split when it holds this many messages.
 const RUN_MAX: usize = if cfg!(loom) { 4 } else { 128 };

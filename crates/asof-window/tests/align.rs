@@ -64,39 +64,20 @@ fn oracle(messages: impl Iterator<Item = (i64, usize)>, t: i64, rule: Rule) -> M
     for (stamp, place) in messages {
         window.insert(stamp.into(), place);
     }
-    map(window.pick(t.into(), rule))
-}
-
-fn map(found: Match<Arc<usize>>) -> Match<usize> {
-    let one = |message: asof_window::sync::Stamped<Arc<usize>>| {
-        asof_window::sync::Stamped::new(message.stamp, *message.value)
-    };
-    match found {
-        Match::Found(message) => Match::Found(one(message)),
-        Match::Between {
-            before,
-            after,
-            fraction,
-        } => Match::Between {
-            before: one(before),
-            after: one(after),
-            fraction,
-        },
-        Match::Missing(why) => Match::Missing(why),
-    }
+    window.pick(t.into(), rule).map(|place| *place)
 }
 
 /// Two matches say the same. A row need not wait for the exact reason why there is nothing: how far the first message
 /// after the anchor is, or the nearest beyond the tolerance.
 fn agree(ours: &Match<usize>, wanted: &Match<usize>, rule: Rule, has_tolerance: bool) -> bool {
-    let is_loose = has_tolerance || rule.pick() == Pick::Last;
+    let is_loose = has_tolerance || matches!(rule.pick(), Pick::Last | Pick::Before);
     ours == wanted || (is_loose && ours.missing().is_some() && wanted.missing().is_some())
 }
 
 fn rules() -> impl Strategy<Value = (Vec<Rule>, bool)> {
-    let one = (0usize..4).prop_map(|pick| {
-        let between = Rule::interpolated();
-        [Rule::nearest(), Rule::last(), between, between.or_nearest()][pick]
+    let one = (0..Pick::ALL.len(), any::<bool>()).prop_map(|(pick, or_nearest)| {
+        let rule = Rule::new(Pick::ALL[pick]);
+        if or_nearest { rule.or_nearest() } else { rule }
     });
     let tolerance = proptest::option::of(0u64..40);
     (proptest::collection::vec(one, 1..4), tolerance).prop_map(|(rules, tolerance)| {
@@ -364,7 +345,7 @@ fn with_a_lateness_last_waits_for_no_topic() {
 
 #[test]
 fn a_silent_topic_holds_no_more_than_the_queues() {
-    for rule in [Rule::nearest(), Rule::last(), Rule::interpolated()] {
+    for rule in [Rule::nearest(), Rule::last(), Rule::interpolate()] {
         let value = Arc::new(());
         let mut align = Align::new(vec![rule, Rule::nearest()], 100);
         let (mut rows, mut early) = (0, 0);
@@ -430,7 +411,7 @@ fn a_message_looked_up_ahead_settles_rows_of_its_topic_alone() {
 
 #[test]
 fn where_nothing_is_on_both_sides_the_nearest_may_do() {
-    let rule = Rule::interpolated()
+    let rule = Rule::interpolate()
         .or_nearest()
         .within(Duration::from_nanos(10));
     let mut align = Align::new(vec![rule], 100).with_lateness(Duration::ZERO);

@@ -102,7 +102,7 @@ proptest! {
     ) {
         let window = Window::new(Bounds::count(count));
         let mut cursor = window.cursor();
-        let rules = [Rule::nearest(), Rule::last(), Rule::interpolated()]
+        let rules = [Rule::nearest(), Rule::last(), Rule::interpolate()]
             .map(|rule| rule.within(std::time::Duration::from_nanos(tolerance)));
         let mut now = 0;
         for (n, (ahead, off, is_late)) in steps.into_iter().enumerate() {

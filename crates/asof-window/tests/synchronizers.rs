@@ -377,7 +377,7 @@ fn align_explains_what_is_missing() {
         Some(Missing::NotYet(2))
     );
     assert_eq!(
-        aligned(Rule::interpolated(), &[1], 5).missing(),
+        aligned(Rule::interpolate(), &[1], 5).missing(),
         Some(Missing::NotAnyMore(4))
     );
     assert_eq!(
@@ -410,7 +410,7 @@ proptest! {
         stamps.sort_unstable();
         stamps.dedup();
         anchors.sort_unstable();
-        let rule = [Rule::nearest(), Rule::last(), Rule::interpolated()][pick];
+        let rule = [Rule::nearest(), Rule::last(), Rule::interpolate()][pick];
         let rule = tolerance.map_or(rule, |nanos| rule.within(Duration::from_nanos(nanos)));
         let window = Window::new(Bounds::count(1000));
         let track: Track<i64> = stamps.iter().map(|&s| (Stamp::from(s), s)).collect();

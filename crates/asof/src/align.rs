@@ -322,11 +322,7 @@ impl Iterator for AlignedRows {
 }
 
 fn rule_of(options: &AlignOptions) -> Rule {
-    let rule = match options.pick {
-        Pick::Nearest => Rule::nearest(),
-        Pick::Last => Rule::last(),
-        Pick::Interpolated => Rule::interpolated().or_nearest(),
-    };
+    let rule = Rule::new(options.pick).or_nearest();
     match options.tolerance {
         Some(distance) => rule.within(distance),
         None => rule,

@@ -122,7 +122,7 @@ fn the_last_is_what_was_measured_by_then() {
 #[test]
 fn what_lies_between_is_interpolated_and_the_ends_are_the_nearest() {
     let options = AlignOptions {
-        pick: Pick::Interpolated,
+        pick: Pick::Interpolate,
         ..AlignOptions::default()
     };
     let found = joined(options);
@@ -177,7 +177,7 @@ fn a_stretch_of_time_has_the_rows_that_all_of_it_has() {
         })
         .collect();
     let source = recording(&said);
-    for pick in [Pick::Nearest, Pick::Last, Pick::Interpolated] {
+    for pick in [Pick::Nearest, Pick::Last, Pick::Interpolate] {
         for tolerance in [None, Some(Duration::from_millis(900))] {
             let options = AlignOptions {
                 pick,
@@ -223,7 +223,7 @@ fn a_grid_does_not_drift() {
         ("/b", 10_000_000_001, 10_000_000_001, 2.0),
     ]);
     let options = AlignOptions {
-        pick: Pick::Interpolated,
+        pick: Pick::Interpolate,
         rows: 64,
         ..AlignOptions::default()
     };

@@ -20,13 +20,13 @@
 //! assert_eq!(pairs, [("left 2", "right 2")]);
 //! ```
 
-mod align;
 mod aligner;
 mod approximate;
 mod chain;
 mod epsilon;
 mod exact;
 mod latest;
+mod live;
 mod sequencer;
 mod shared;
 mod synchronize;
@@ -34,35 +34,20 @@ mod tuple;
 
 use asof_core::Stamp;
 
-pub use align::{
-    Align, AlignStats, AlignedRow, Cursor, LiveCursor, Match, Missing, Pick, Rule, Track,
-};
 pub use aligner::{AlignerEvent, InputAligner, InputStats};
 pub use approximate::ApproximateTime;
+pub use asof_align::{
+    Align, AlignStats, AlignedRow, Cursor, Match, Missing, Pick, Rule, Stamped, Track,
+};
 pub use chain::{Chain, Delta, Filter, Keep, Map, PassThrough, Throttle};
 pub use epsilon::ApproximateEpsilonTime;
 pub use exact::ExactTime;
 pub use latest::{LatestTime, RateOptions};
+pub use live::LiveCursor;
 pub use sequencer::TimeSequencer;
 pub use shared::{Overflow, SharedStats, SharedSynchronizer};
 pub use synchronize::{SyncPolicy, Synchronized, WindowLike, Windows, synchronize};
 pub use tuple::{Of2, Of3, Of4, Of5, Of6, Of7, Of8, Of9, OneOf, Typed};
-
-/// A value with its stamp.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stamped<V> {
-    /// The stamp.
-    pub stamp: Stamp,
-    /// The value.
-    pub value: V,
-}
-
-impl<V> Stamped<V> {
-    /// A value with its stamp.
-    pub fn new(stamp: Stamp, value: V) -> Self {
-        Stamped { stamp, value }
-    }
-}
 
 /// An event of a synchronizer.
 #[derive(Debug, Clone, PartialEq, Eq)]

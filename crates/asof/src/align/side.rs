@@ -84,7 +84,7 @@ impl Side {
         };
         let track: Track<u32> = times.iter().enumerate().filter_map(timed).collect();
         *left_out += (times.len() - track.len()) as u64;
-        let between = (options.pick == Pick::Interpolated)
+        let between = (options.pick == Pick::Interpolate)
             .then(|| self.between(source, rows.num_rows(), &mut hold))
             .transpose()?
             .flatten();
@@ -320,7 +320,7 @@ fn range_of(
     }
     let end = match (options.pick, options.tolerance) {
         // The next message may come any time after.
-        (Pick::Nearest | Pick::Interpolated, None) => Stamp::MAX,
+        (Pick::Nearest | Pick::Interpolate, None) => Stamp::MAX,
         _ => wanted.end.plus_nanos(nanos(margin)),
     };
     Ok(TimeRange::new(start, end))

@@ -218,7 +218,7 @@ impl From<Method> for Pick {
         match method {
             Method::Last => Pick::Last,
             Method::Nearest => Pick::Nearest,
-            Method::Interpolated => Pick::Interpolated,
+            Method::Interpolated => Pick::Interpolate,
         }
     }
 }

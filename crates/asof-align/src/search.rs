@@ -5,7 +5,7 @@
 /// A good guess is off by at most one, in an unpredictable direction: four stamps around it are compared without a
 /// branch.
 #[inline]
-pub(crate) fn count_below(stamps: &[i64], t: i64, guess: usize) -> usize {
+pub fn count_below(stamps: &[i64], t: i64, guess: usize) -> usize {
     let low = guess.wrapping_sub(2);
     if let Some(&[a, b, c, d]) = stamps.get(low..).and_then(<[i64]>::first_chunk)
         && a < t
@@ -20,7 +20,7 @@ pub(crate) fn count_below(stamps: &[i64], t: i64, guess: usize) -> usize {
 ///
 /// Stamps of a sensor are close to periodic, so a linear guess is off by a slot or two; from there the
 /// search gallops and then halves, so bursts cost a logarithm and no more.
-pub(crate) fn gallop(len: usize, t: i64, guess: usize, at: impl Fn(usize) -> i64) -> usize {
+pub fn gallop(len: usize, t: i64, guess: usize, at: impl Fn(usize) -> i64) -> usize {
     let (mut low, mut high);
     let guess = guess.min(len);
     // Invariant: everything before `low` is below t, everything from `high` on is not.

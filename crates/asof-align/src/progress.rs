@@ -7,14 +7,14 @@ const MAX_UNCONFIRMED_NANOS: u64 = 10_000_000_000;
 
 /// The largest trusted stamp of a stream.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     newest: Option<i64>,
     leap: Option<i64>,
 }
 
 /// What a stamp did to the progress of its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// It is within the usual range.
     Usual,
     /// It is far ahead and needs a second one to confirm it.
@@ -24,11 +24,11 @@ pub(super) enum Step {
 }
 
 impl Progress {
-    pub(super) fn newest(&self) -> Option<i64> {
+    pub(crate) fn newest(&self) -> Option<i64> {
         self.newest
     }
 
-    pub(super) fn note(&mut self, stamp: i64) -> Step {
+    pub(crate) fn note(&mut self, stamp: i64) -> Step {
         let Some(newest) = self.newest else {
             self.newest = Some(stamp);
             return Step::Usual;

@@ -5,11 +5,9 @@ use std::time::Duration;
 
 use asof_core::Stamp;
 
-use super::progress::{Progress, Step};
-use super::topic::Topic;
-use super::{Match, Missing, Rule};
-use crate::Duplicates;
-use crate::sync::Stamped;
+use crate::progress::{Progress, Step};
+use crate::topic::Topic;
+use crate::{Duplicates, Match, Missing, Rule, Stamped};
 
 /// Aligns topics: for each message of an anchor topic, the match of every other topic for its stamp.
 ///
@@ -37,12 +35,12 @@ use crate::sync::Stamped;
 /// bytes in total. If more would have to wait, the first row is emitted early and counted.
 ///
 /// ```
-/// use asof_window::sync::{Align, Rule};
+/// use asof_align::{Align, Rule};
 /// use std::time::Duration;
 ///
 /// let mut align = Align::new(vec![Rule::nearest(), Rule::last()], 100).with_lateness(Duration::from_nanos(2));
 /// let mut rows = Vec::new();
-/// let mut emit = |row: asof_window::sync::AlignedRow<&'static str>| {
+/// let mut emit = |row: asof_align::AlignedRow<&'static str>| {
 ///     let values = row.matches.iter().map(|m| m.found().map(|found| found.value));
 ///     rows.push((row.anchor.value, values.collect::<Vec<_>>()));
 /// };

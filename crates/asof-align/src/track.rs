@@ -2,14 +2,13 @@
 
 use asof_core::Stamp;
 
-use super::{Match, Missing, Pick, Rule, Side, decide};
 use crate::search::count_below;
-use crate::sync::Stamped;
+use crate::{Match, Missing, Pick, Rule, Side, Stamped};
 
 /// Messages of one topic in order of their stamps: a recording or a part of one.
 ///
 /// ```
-/// use asof_window::sync::{Rule, Track};
+/// use asof_align::{Rule, Track};
 ///
 /// let imu: Track<_> = [(10, "a"), (20, "b")].map(|(t, v)| (t.into(), v)).into_iter().collect();
 /// let mut cursor = imu.cursor();
@@ -90,14 +89,14 @@ impl<'a, T> Cursor<'a, T> {
     /// The match of this track for the instant `t`, by a rule.
     #[inline]
     pub fn pick(&mut self, t: Stamp, rule: Rule) -> Match<&'a T> {
-        if rule.pick != Pick::Nearest {
+        if rule.pick() != Pick::Nearest {
             return self.pick_side(t, rule);
         }
         let Some(message) = self.nearest(t) else {
             return Match::Missing(Missing::Nothing);
         };
         let distance = message.stamp.nanos().abs_diff(t.nanos());
-        if distance <= rule.tolerance {
+        if rule.allows(distance) {
             Match::Found(message)
         } else {
             Match::Missing(Missing::TooFar(distance))
@@ -108,8 +107,7 @@ impl<'a, T> Cursor<'a, T> {
         let (track, stamps) = (self.track, &self.track.stamps);
         self.move_to(t.nanos());
         let mut split = self.place;
-        if rule.pick == Pick::Last {
-            // The last of several that are exactly there.
+        if rule.pick().is_split_after_equal() {
             split += stamps[split..]
                 .iter()
                 .take_while(|&&stamp| stamp == t.nanos())
@@ -121,7 +119,9 @@ impl<'a, T> Cursor<'a, T> {
             Side::Before => track.message(before?),
             Side::After => track.message(split),
         };
-        decide(rule, t.nanos(), stamp_before, stamps.get(split).copied()).into_match(take)
+        let stamp_after = stamps.get(split).copied();
+        rule.decide(t.nanos(), stamp_before, stamp_after)
+            .into_match(take)
     }
 
     /// The message nearest to `t`; the earlier of two that are equally far, the first to arrive of equal ones.
