@@ -308,13 +308,28 @@ impl Columns {
         }
     }
 
-    /// The memory that the columns hold and keep alive, in bytes.
+    /// What is left for the offsets of the fullest column, in bytes; `None` if one is too full.
+    pub fn room(&self) -> Option<usize> {
+        let texts = self.texts.iter().map(|texts| texts.data.len()).max();
+        let blobs = self.blobs.iter().map(|blobs| blobs.own.len()).max();
+        let texts = (i32::MAX as usize).checked_sub(texts.unwrap_or(0))?;
+        Some(texts.min((u32::MAX as usize).checked_sub(blobs.unwrap_or(0))?))
+    }
+
+    /// The memory that the columns hold and keep alive, in bytes, and a byte for each element of a list, which may have
+    /// no other.
     pub fn bytes(&self) -> usize {
         let words = self.w1.iter().map(Vec::len).sum::<usize>()
             + 2 * self.w2.iter().map(Vec::len).sum::<usize>()
             + 4 * self.w4.iter().map(Vec::len).sum::<usize>()
             + 8 * self.w8.iter().map(Vec::len).sum::<usize>()
-            + 4 * self.ends.iter().map(Vec::len).sum::<usize>();
+            + 4 * self.ends.iter().map(Vec::len).sum::<usize>()
+            + self
+                .ends
+                .iter()
+                .filter_map(|ends| ends.last())
+                .map(|end| *end as usize)
+                .sum::<usize>();
         let texts: usize = self
             .texts
             .iter()

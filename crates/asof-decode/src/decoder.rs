@@ -175,12 +175,7 @@ impl Decoder {
         if rows == 0 && self.last_rows > 0 {
             self.make_room();
         }
-        if payloads.iter().all(|p| p.bytes.len() <= LARGEST_PAYLOAD) {
-            self.wire
-                .decode(&payloads, &mut self.columns, rows, &mut errors);
-        } else {
-            errors.extend((0..run.len()).map(|at| (at, too_large(payloads[at].bytes.len()))));
-        }
+        self.decode(&payloads, rows, &mut errors);
         if errors.is_empty() {
             self.log_times
                 .extend(run.iter().map(|(log_time, _, _)| log_time.nanos() as u64));
@@ -199,6 +194,29 @@ impl Decoder {
             failed(at, error);
         }
         self.failed = errors;
+    }
+
+    /// Decodes payloads into rows after the existing `rows`; one that is too large is an error of its own.
+    fn decode(
+        &mut self,
+        payloads: &[Payload<'_>],
+        mut rows: usize,
+        errors: &mut Vec<(usize, PayloadError)>,
+    ) {
+        let mut start = 0;
+        for part in payloads.split_inclusive(|payload| payload.bytes.len() > LARGEST_PAYLOAD) {
+            let is_large = |payload: &&Payload<'_>| payload.bytes.len() > LARGEST_PAYLOAD;
+            let large = part.last().filter(is_large);
+            let good = &part[..part.len() - usize::from(large.is_some())];
+            let before = errors.len();
+            self.wire.decode(good, &mut self.columns, rows, errors);
+            for (at, _) in &mut errors[before..] {
+                *at += start;
+            }
+            rows += good.len() - (errors.len() - before);
+            start += part.len();
+            errors.extend(large.map(|large| (start - 1, too_large(large.bytes.len()))));
+        }
     }
 
     /// Reserves memory for a batch like the last one, once.
@@ -329,18 +347,10 @@ impl Decoder {
 
     /// Decodes one message as row number `rows`, without its times.
     fn push_row(&mut self, payload: &[u8], rows: usize) -> Result<(), PayloadError> {
-        if payload.len() > LARGEST_PAYLOAD {
-            return Err(too_large(payload.len()));
-        }
         let unpacked = is_packed(payload).then(|| unpack(payload)).flatten();
         let payload = unpacked.as_deref().unwrap_or(payload);
         let mut errors = std::mem::take(&mut self.failed);
-        self.wire.decode(
-            &[Payload::from(payload)],
-            &mut self.columns,
-            rows,
-            &mut errors,
-        );
+        self.decode(&[Payload::from(payload)], rows, &mut errors);
         let error = errors.pop();
         self.failed = errors;
         match error {

@@ -155,6 +155,10 @@ const COLUMNS_AT_MOST: usize = 20_000;
 const MAX_DEPTH: usize = 64;
 /// The most elements of a fixed-length array.
 const ARRAY_AT_MOST: u64 = 1 << 24;
+/// The most elements without a value, in all fixed-length arrays of a message.
+const HOLLOW_AT_MOST: u64 = 1 << 16;
+/// The same, in each element of a list.
+const HOLLOW_IN_A_LIST: u64 = 256;
 
 struct Builder<'a> {
     types: &'a MessageType,
@@ -186,6 +190,7 @@ impl Layout {
             depth: 0,
         };
         let root = builder.group(types.root, "")?;
+        check_hollow(root.hollow(), HOLLOW_AT_MOST)?;
         let layout = Layout {
             root,
             counts: builder.counts,
@@ -359,7 +364,9 @@ impl Builder<'_> {
             }
             Kind::List(item) => {
                 let ends = next(&mut counts.ends);
-                Shape::List(ends, Box::new(self.node("item", item, false, path)?))
+                let item = self.node("item", item, false, path)?;
+                check_hollow(item.hollow(), HOLLOW_IN_A_LIST)?;
+                Shape::List(ends, Box::new(item))
             }
             Kind::Array(item, len) => {
                 check_array(u64::from(*len))?;
@@ -371,6 +378,7 @@ impl Builder<'_> {
                 let ends = next(&mut counts.ends);
                 let key = self.node("key", key, false, path)?;
                 let value = self.node("value", value, false, path)?;
+                check_hollow(value.hollow(), HOLLOW_IN_A_LIST)?;
                 Shape::Map(ends, Box::new(key), Box::new(value))
             }
         };
@@ -422,6 +430,15 @@ fn check_array(len: u64) -> Result<(), SchemaError> {
     Ok(())
 }
 
+/// Elements without a value take no bytes of a message, so nothing else limits how many there are to print.
+fn check_hollow(count: u64, most: u64) -> Result<(), SchemaError> {
+    if count > most {
+        let reason = format!("arrays of {count} empty elements");
+        return Err(SchemaError::TooLarge { reason });
+    }
+    Ok(())
+}
+
 fn metadata_of(field: &Field) -> Vec<(String, String)> {
     let mut metadata = Vec::new();
     if let Some(default) = &field.default {
@@ -434,6 +451,15 @@ fn metadata_of(field: &Field) -> Vec<(String, String)> {
 }
 
 impl Group {
+    /// How many parts of one of these have no value.
+    fn hollow(&self) -> u64 {
+        if self.fields.iter().flatten().next().is_none() {
+            return 1;
+        }
+        let fields = self.fields.iter().flatten();
+        fields.fold(0, |sum, node| sum.saturating_add(node.hollow()))
+    }
+
     /// The field at this path, if it is laid out.
     pub fn find(&self, path: &str) -> Option<&Node> {
         let (first, rest) = match path.split_once('.') {
@@ -504,6 +530,16 @@ impl Node {
                 .flatten()
                 .fold(0u64, |sum, node| sum.saturating_add(node.elements())),
             _ => 1,
+        }
+    }
+
+    /// How many parts of one of these have no value.
+    fn hollow(&self) -> u64 {
+        match &self.shape {
+            Shape::FixedBlob(0, _) | Shape::Array(0, _) => 1,
+            Shape::Array(len, item) => u64::from(*len).saturating_mul(item.hollow()),
+            Shape::Struct(group) => group.hollow(),
+            _ => 0,
         }
     }
 

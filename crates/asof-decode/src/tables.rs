@@ -379,6 +379,9 @@ impl Tables {
 /// The index of a state, and messages for it.
 type Run<'a> = (usize, Vec<Timed<'a>>);
 
+/// Rows that are decoded before their true size is looked at: lists may have elements that take no bytes of a payload.
+const ROWS_AT_ONCE: usize = 4096;
+
 const NO_RUN: usize = usize::MAX;
 
 #[derive(Clone, Copy)]
@@ -466,7 +469,8 @@ impl State {
         let mut rest = run;
         while !rest.is_empty() {
             // As many as fit by rows, and by bytes as estimated from payloads.
-            let room = limits.rows.saturating_sub(table.rows()).max(1);
+            let room = limits.rows.saturating_sub(table.rows());
+            let room = room.clamp(1, ROWS_AT_ONCE);
             let mut bytes = 0;
             let count = rest
                 .iter()

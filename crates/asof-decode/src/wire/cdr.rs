@@ -103,7 +103,7 @@ impl WireDecoder for CdrDecoder {
     }
 
     fn decode_alike(&mut self, run: &[Payload<'_>], columns: &mut Columns) -> usize {
-        let same = self.memo.matching(run);
+        let same = self.memo.matching(run, columns);
         if same > 0 {
             self.memo.transpose(&run[..same], columns);
         }
@@ -202,10 +202,7 @@ pub(super) fn run_program<T: Trace>(
                 cursor.bytes(*width, "a number")?;
             }
             Op::Run(width, count, column) => {
-                // An array without elements does not align.
-                if *count > 0 {
-                    cursor.words(*width, *count, *column, columns, trace)?;
-                }
+                cursor.words(*width, *count, *column, columns, trace)?;
             }
             Op::Text(column) => {
                 let len = cursor.length(trace)?;
@@ -213,7 +210,7 @@ pub(super) fn run_program<T: Trace>(
                 let text = cursor.text(len)?;
                 if let Some(column) = column {
                     columns.texts[*column].push(text);
-                    trace.text(*column, at, text.len());
+                    trace.text(*column, at, len, text.len() < len);
                 }
             }
             Op::WideText(column) => {
@@ -252,8 +249,10 @@ pub(super) fn run_program<T: Trace>(
                     push_end(columns, *ends, count, cursor)?;
                     trace.end(*ends, count);
                 }
-                for _ in 0..count {
-                    run_program(body, cursor, columns, trace)?;
+                if !body.is_empty() {
+                    for _ in 0..count {
+                        run_program(body, cursor, columns, trace)?;
+                    }
                 }
             }
             Op::Times(count, body) => {
@@ -300,7 +299,12 @@ pub(super) struct Cursor<'a> {
     pub is_big_endian: bool,
     pub version: Version,
     pub wide: Wide,
+    /// How many more elements without bytes the message may have.
+    empty_elements: usize,
 }
+
+/// The most elements of a message that take no bytes of it, all lists together.
+const EMPTY_ELEMENTS: usize = 1 << 16;
 
 /// The CDR version of the encapsulation header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -320,6 +324,7 @@ impl<'a> Cursor<'a> {
             is_big_endian: false,
             version: Version::Xcdr1,
             wide: Wide::Four,
+            empty_elements: EMPTY_ELEMENTS,
         };
         if flavour == Flavour::Ros1 {
             return Ok(cursor);
@@ -487,15 +492,15 @@ impl<'a> Cursor<'a> {
 
     /// Refuses an impossible number of elements before memory is allocated for them.
     #[inline]
-    pub fn check_count(&self, count: usize, least: usize) -> Result<(), Fault> {
-        const EMPTY_ELEMENTS: usize = 1 << 16;
-        let most = self.left().checked_div(least).unwrap_or(EMPTY_ELEMENTS);
-        let fits = count <= most;
-        if fits {
-            Ok(())
-        } else {
-            Err(self.short("a sequence", self.pos))
+    pub fn check_count(&mut self, count: usize, least: usize) -> Result<(), Fault> {
+        let most = self.left().checked_div(least);
+        if count > most.unwrap_or(self.empty_elements) {
+            return Err(self.short("a sequence", self.pos));
         }
+        if least == 0 {
+            self.empty_elements -= count;
+        }
+        Ok(())
     }
 
     /// `count` scalars of one width, to a column if there is one.
@@ -612,6 +617,8 @@ impl Compiler<'_> {
                 out.push(Op::WideText(column));
             }
             Kind::Blob => out.push(Op::Blob(column)),
+            // An array without elements does not align.
+            Kind::FixedBlob(0) | Kind::Array(_, 0) => {}
             Kind::FixedBlob(len) => out.push(Op::Run(1, *len as usize, column)),
             Kind::Struct(id) => {
                 let group = match node.map(|node| &node.shape) {
@@ -653,12 +660,10 @@ impl Compiler<'_> {
                 }
                 let mut body = Vec::new();
                 self.kind(item, inner, &mut body)?;
-                if least(&body) == 0 && *len > 1 << 16 {
-                    return Err(SchemaError::TooLarge {
-                        reason: format!("an array of {len} empty elements"),
-                    });
+                // Elements without bytes leave nothing to do, however many.
+                if !body.is_empty() {
+                    out.push(Op::Times(*len as usize, body));
                 }
-                out.push(Op::Times(*len as usize, body));
             }
             Kind::Map(..) => self.is_wrapped = true,
             Kind::Json => {

@@ -14,8 +14,8 @@ pub(super) trait Trace {
     fn guard(&mut self, at: usize, value: u32);
     /// Scalars went to a column.
     fn words(&mut self, width: usize, column: usize, at: usize, count: usize);
-    /// Text went to a column.
-    fn text(&mut self, column: usize, at: usize, len: usize);
+    /// Text went to a column; it has this length in the payload, where its last byte may be a terminating zero.
+    fn text(&mut self, column: usize, at: usize, len: usize, is_terminated: bool);
     /// Bytes went to a column.
     fn blob(&mut self, column: usize, at: usize, len: usize);
     /// A list of this many elements went to a column.
@@ -31,7 +31,7 @@ impl Trace for NoTrace {
     #[inline]
     fn words(&mut self, _: usize, _: usize, _: usize, _: usize) {}
     #[inline]
-    fn text(&mut self, _: usize, _: usize, _: usize) {}
+    fn text(&mut self, _: usize, _: usize, _: usize, _: bool) {}
     #[inline]
     fn blob(&mut self, _: usize, _: usize, _: usize) {}
     #[inline]
@@ -49,6 +49,7 @@ struct Span {
 #[derive(Debug, Default)]
 pub(super) struct Recorder {
     guards: Vec<(u32, u32)>,
+    last_bytes: Vec<(u32, bool)>,
     words: BTreeMap<(usize, usize), Vec<Span>>,
     texts: BTreeMap<usize, Vec<Span>>,
     blobs: BTreeMap<usize, Vec<Span>>,
@@ -71,11 +72,14 @@ impl Trace for Recorder {
         }
     }
 
-    fn text(&mut self, column: usize, at: usize, len: usize) {
+    fn text(&mut self, column: usize, at: usize, len: usize, is_terminated: bool) {
         self.moves += 1;
+        if len > 0 {
+            self.last_bytes.push(((at + len - 1) as u32, is_terminated));
+        }
         self.texts.entry(column).or_default().push(Span {
             at: at as u32,
-            len: len as u32,
+            len: (len - usize::from(is_terminated)) as u32,
         });
     }
 
@@ -112,10 +116,14 @@ struct Learned {
     /// The encapsulation, where there is one.
     head: Option<[u8; 2]>,
     guards: Vec<(u32, u32)>,
+    /// Where each text ends, and whether its last byte is a terminating zero, which is no part of it.
+    last_bytes: Vec<(u32, bool)>,
     words: Vec<(usize, usize, Vec<Span>)>,
     texts: Vec<(usize, Vec<Span>)>,
     blobs: Vec<(usize, Vec<Span>)>,
     ends: Vec<(usize, Vec<u32>)>,
+    /// The most that one message adds to the offsets of a column.
+    growth: usize,
 }
 
 /// A message with more parts than this is not worth remembering.
@@ -129,8 +137,8 @@ const HITS_THAT_PAY: usize = 4;
 const TILE_BYTES: usize = 16 << 10;
 
 impl Memo {
-    /// How many payloads at the front of a run have the remembered layout.
-    pub fn matching(&mut self, run: &[Payload<'_>]) -> usize {
+    /// How many payloads at the front of a run have the remembered layout, and fit into the columns.
+    pub fn matching(&mut self, run: &[Payload<'_>], columns: &Columns) -> usize {
         let Some(first) = run.first() else { return 0 };
         let fitting = self
             .shapes
@@ -141,10 +149,11 @@ impl Memo {
         let Some(shape) = self.shapes.last() else {
             return 0;
         };
-        let others = run[1..].iter();
-        1 + others
-            .take_while(|payload| shape.fits(payload.bytes))
-            .count()
+        // What may not fit into the offsets is left to the program, which checks each message.
+        let most = shape.room(columns) / shape.growth.max(1);
+        let fitting = run.iter().take(most).skip(1);
+        let fitting = fitting.take_while(|payload| shape.fits(payload.bytes));
+        most.min(1 + fitting.count())
     }
 
     /// Whether the next message that does not fit should be remembered.
@@ -174,10 +183,16 @@ impl Memo {
         if self.shapes.len() == SHAPES {
             self.shapes.remove(0);
         }
+        let lists = recorder.ends.values().map(|counts| {
+            let counts = counts.iter().map(|count| *count as usize);
+            counts.fold(0, usize::saturating_add)
+        });
         self.shapes.push(Learned {
+            growth: lists.fold(payload.len(), usize::max),
             len: payload.len(),
             head,
             guards: recorder.guards,
+            last_bytes: recorder.last_bytes,
             words: recorder
                 .words
                 .into_iter()
@@ -242,6 +257,15 @@ impl Learned {
         }
     }
 
+    /// What is left of the 31 bits of the fullest column's offsets.
+    fn room(&self, columns: &Columns) -> usize {
+        let ends = self.ends.iter().map(|(column, _)| &columns.ends[*column]);
+        let texts = self.texts.iter().map(|(column, _)| &columns.texts[*column]);
+        let last = ends.chain(texts.map(|texts| &texts.ends));
+        let fullest = last.filter_map(|ends| ends.last()).max();
+        (i32::MAX - fullest.copied().unwrap_or(0)) as usize
+    }
+
     #[inline]
     fn fits(&self, payload: &[u8]) -> bool {
         payload.len() == self.len
@@ -250,6 +274,10 @@ impl Learned {
                 .guards
                 .iter()
                 .all(|&(at, value)| word_at(payload, at as usize) == Some(value))
+            && self
+                .last_bytes
+                .iter()
+                .all(|&(at, is_zero)| (payload[at as usize] == 0) == is_zero)
     }
 }
 

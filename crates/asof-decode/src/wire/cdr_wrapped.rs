@@ -401,7 +401,15 @@ impl Walk<'_> {
                         }
                         return Ok(());
                     }
-                    (0..*len).try_for_each(|_| walk.value(item, inner))
+                    for _ in 0..*len {
+                        let before = walk.cursor.pos;
+                        walk.value(item, inner)?;
+                        // Elements that take no bytes and have no column leave nothing to do, however many.
+                        if inner.is_none() && walk.cursor.pos == before {
+                            break;
+                        }
+                    }
+                    Ok(())
                 })?;
             }
             Kind::Map(key, value) => {

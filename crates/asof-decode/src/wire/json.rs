@@ -345,11 +345,14 @@ fn put_value(
                 path,
             };
             let (count, fits) = seed.deserialize(&mut serde_json::Deserializer::from_str(text))?;
-            if !fits {
+            let end = i32::try_from(count)
+                .ok()
+                .and_then(|count| start.checked_add(count));
+            let Some(end) = end.filter(|_| fits) else {
                 item.truncate(columns, start as usize);
                 return Ok(false);
-            }
-            columns.ends[ends].push(start + count as i32);
+            };
+            columns.ends[ends].push(end);
         }
         Shape::Enum(..) | Shape::FixedBlob(..) | Shape::Array(..) | Shape::Map(..) => {
             return Ok(false);

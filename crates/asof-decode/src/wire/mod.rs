@@ -16,6 +16,9 @@ use crate::columns::{Columns, Payload};
 use crate::error::{Fault, PayloadError};
 use crate::layout::Layout;
 
+/// What a message may add to a column in any case, such as values that stand in for missing ones.
+const LEAST_MEASURED: usize = 1 << 18;
+
 /// Decodes the payloads of one channel into columns.
 pub(crate) trait WireDecoder: Send {
     /// The columns that it writes.
@@ -45,15 +48,32 @@ pub(crate) trait WireDecoder: Send {
         failed: &mut Vec<(usize, PayloadError)>,
     ) {
         let mut at = 0;
+        let mut room = columns.room().unwrap_or(0);
         while at < run.len() {
             let alike = self.decode_alike(&run[at..], columns);
             if alike > 0 {
+                let most = alike.saturating_mul(run[at].bytes.len());
+                room = room.saturating_sub(most.saturating_mul(64));
                 at += alike;
                 rows += alike;
                 continue;
             }
             match self.decode_one(run[at], columns, rows) {
-                Ok(()) => rows += 1,
+                Ok(()) => {
+                    // Measured again where it may be used up.
+                    let most = run[at].bytes.len().saturating_mul(64) + LEAST_MEASURED;
+                    room = room
+                        .checked_sub(most)
+                        .or_else(|| columns.room())
+                        .unwrap_or(0);
+                    if room > 0 {
+                        rows += 1;
+                    } else {
+                        self.layout().truncate(columns, rows);
+                        let reason = "the batch has no room for its texts and bytes".to_owned();
+                        failed.push((at, PayloadError::TooLarge { at: 0, reason }));
+                    }
+                }
                 Err(error) => {
                     self.layout().truncate(columns, rows);
                     failed.push((at, *error));
