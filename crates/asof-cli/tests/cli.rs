@@ -505,18 +505,13 @@ fn a_reader_that_goes_away_ends_it_quietly() {
 #[test]
 fn an_interrupt_takes_the_unfinished_file_away() {
     use std::process::Command;
-    use std::time::{Duration, Instant};
     let folder = Folder::empty();
     let mut child = asof()
         .args(["demo", "--seconds", "1000000"])
         .current_dir(folder.path("."))
         .spawn()
         .expect("asof");
-    let deadline = Instant::now() + Duration::from_mins(1);
-    while folder.names().is_empty() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    assert_eq!(folder.names().len(), 1, "the file in the making");
+    asof_core::testing::eventually("the file in the making", || folder.names().len() == 1);
     let id = child.id().to_string();
     assert!(
         Command::new("kill")

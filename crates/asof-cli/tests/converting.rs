@@ -4,7 +4,6 @@ mod common;
 
 use std::fs;
 use std::process::Stdio;
-use std::time::Duration;
 
 use asof::formats::{McapWriter, McapWriterOptions};
 use common::{Folder, asof};
@@ -91,9 +90,9 @@ fn until_it_is_complete_there_is_no_output_and_killed_there_never_is() {
         .stdout(Stdio::null())
         .spawn()
         .expect("asof runs");
-    while folder.names().len() < 2 && child.try_wait().expect("waits").is_none() {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    asof_core::testing::eventually("a file in the making, or the end", || {
+        folder.names().len() == 2 || child.try_wait().expect("waits").is_some()
+    });
     assert!(!folder.path("out.mcap").exists());
     child.kill().expect("kills");
     let status = child.wait().expect("ends");

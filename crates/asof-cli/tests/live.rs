@@ -9,17 +9,17 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use asof::live::Robot;
 use asof::live::ros::{GET_TYPE_DESCRIPTION, SampleAttachment, type_hash};
+use asof_core::testing::eventually;
 use common::{Folder, asof};
 use serde_json::Value;
 use zenoh::Wait;
 
 const HASH: &str = "RIHS01_df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18";
 const STRING: &str = "std_msgs::msg::dds_::String_";
-const SOON: Duration = Duration::from_mins(1);
 
 /// What the robot's own type is made of.
 const SAID: (&str, &str) = ("my_msgs/msg/Said", "string text\n");
@@ -233,14 +233,6 @@ fn signal(child: &Child, name: &str) {
     assert!(sent.expect("kill").success());
 }
 
-fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < SOON, "{what} did not happen");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// Until the first chunk is in the file: then the robot is being recorded.
 fn until_recording(folder: &Folder, name: &str) {
     let size = || std::fs::metadata(folder.path(name)).map_or(0, |found| found.len());
@@ -385,8 +377,8 @@ fn a_disk_that_is_slower_than_the_robot_is_told_of_and_costs_counted_messages() 
     // A pipe that is read slowly stands for the disk.
     let made = Command::new("mkfifo").arg(folder.path("pipe")).status();
     assert!(made.expect("mkfifo").success());
-    let is_slow = Arc::new(AtomicBool::new(true));
-    let (pipe, slow) = (folder.path("pipe"), Arc::clone(&is_slow));
+    let (is_slow, slow) = std::sync::mpsc::channel::<()>();
+    let pipe = folder.path("pipe");
     let disk = thread::spawn(move || {
         let mut pipe = std::fs::File::open(pipe).expect("the other end");
         let (mut all, mut part) = (Vec::new(), vec![0; 1 << 14]);
@@ -396,9 +388,8 @@ fn a_disk_that_is_slower_than_the_robot_is_told_of_and_costs_counted_messages() 
             if count == 0 {
                 return all;
             }
-            while slow.load(Ordering::Relaxed) {
-                thread::sleep(Duration::from_millis(50));
-            }
+            // Until the other end is dropped.
+            let _ = slow.recv();
         }
     });
     let line = format!(
@@ -417,7 +408,7 @@ fn a_disk_that_is_slower_than_the_robot_is_told_of_and_costs_counted_messages() 
         let said = run.err.so_far();
         said.contains("the disk is slower than the robot")
     });
-    is_slow.store(false, Ordering::Relaxed);
+    drop(is_slow);
     let (code, said_out, said) = run.end("INT");
     let written = disk.join().expect("read");
     let told: Value = serde_json::from_str(&said_out).expect("JSON");

@@ -241,9 +241,7 @@ mod with_engine {
             .spawn()
             .expect("asof runs");
         // The file in the making is there once the query runs.
-        while folder.names().len() < 2 {
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
+        asof_core::testing::eventually("the file in the making", || folder.names().len() == 2);
         let process = child.id().to_string();
         let killed = std::process::Command::new("kill")
             .args(["-INT", &process])

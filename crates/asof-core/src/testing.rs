@@ -31,6 +31,22 @@ use std::time::{Duration, Instant};
 
 use crate::{Batch, Follow, FollowEnd, Followed, Message, Query, Source, Stamp, TimeRange, Topics};
 
+/// How long a test waits for what has to happen, on however busy a machine.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// Waits until a condition holds: a test neither sleeps for a time nor asserts one.
+///
+/// # Panics
+/// If it does not hold after two minutes.
+#[track_caller]
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what} did not happen");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
 /// Numbers that look random and are the same in every run (SplitMix64), for tests that damage files.
 #[derive(Debug, Clone)]
 pub struct Random(u64);

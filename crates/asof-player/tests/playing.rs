@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use asof_blocks::{BlockCache, CacheOptions};
+use asof_core::testing::eventually;
 use asof_core::{
     Batch, Batches, Channel, ChannelSummary, Query, Row, Source, SourceError, Stamp, Summary,
     TimeRange, Topics,
@@ -422,12 +423,11 @@ fn a_seek_that_fails_while_paused_says_so_once_and_playing_tries_again() {
     tape.allow(0);
     *tape.inner.fails_backfill.lock().expect("fails") = true;
     desk.player.seek((1_050 * MS).into());
-    let deadline = Instant::now() + Duration::from_mins(2);
-    while desk.failures == 0 && Instant::now() < deadline {
+    eventually("the failure", || {
         let events = desk.player.tick(desk.start + desk.now);
         desk.take(events);
-        std::thread::sleep(Duration::from_millis(1));
-    }
+        desk.failures > 0
+    });
     tape.allow(usize::MAX);
     desk.pass(200);
     assert_eq!((desk.failures, desk.backfills.len()), (1, 0));
@@ -447,14 +447,15 @@ fn a_seek_does_not_wait_for_a_read_that_is_stuck() {
     tape.allow(1);
     let mut desk = Desk::new(&cache, Topics::All);
     // The thread is stuck in the second batch, and nothing will ever come of it.
-    std::thread::sleep(Duration::from_millis(100));
+    eventually("the first batch", || {
+        *tape.inner.allowed.lock().expect("allowed") == 0
+    });
     desk.player.seek((30_000 * MS).into());
-    let deadline = Instant::now() + Duration::from_mins(2);
-    while desk.backfills.is_empty() && Instant::now() < deadline {
+    eventually("what was known", || {
         let events = desk.player.tick(desk.start + desk.now);
         desk.take(events);
-        std::thread::sleep(Duration::from_millis(1));
-    }
+        !desk.backfills.is_empty()
+    });
     assert_eq!(desk.backfills[0].0, 30_000);
     // Neither does its end wait.
     drop(desk);

@@ -4,11 +4,12 @@ mod common;
 
 use std::io::Write;
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use asof_core::testing::eventually;
 use asof_serve::ServeOptions;
 use common::tape::Tape;
-use common::{PATIENCE, SECOND, Served, json_channel, logged, options, serve};
+use common::{SECOND, Served, json_channel, logged, options, serve};
 use serde_json::{Value, json};
 
 const BUDGET: usize = 40 << 20;
@@ -51,32 +52,25 @@ fn requests_whose_answers_are_never_read_are_let_go_and_others_are_answered() {
             stream
         })
         .collect();
-    let deadline = Instant::now() + PATIENCE;
     // There may be no room at first: then it says so, and has some once the others are let go.
-    let mut refused = 0;
-    let whole = loop {
-        let whole = served.get(LARGE);
-        if whole.status != 503 {
-            break whole;
+    let (mut refused, mut whole) = (0, served.get(LARGE));
+    eventually("room", || {
+        if whole.status == 503 {
+            refused += 1;
+            whole = served.get(LARGE);
         }
-        refused += 1;
-        assert!(Instant::now() < deadline, "{}", waiting(&served));
-        std::thread::sleep(Duration::from_millis(100));
-    };
+        whole.status != 503
+    });
     assert_eq!(whole.status, 200);
     assert!(whole.body.len() > 20_000_000);
     // There is room for one of them at a time. The last one may stay, since nobody needs its room; each of the others was let
     // go, or refused when its turn did not come soon enough.
     let count = |status: &Value, what: &str| status[what].as_u64().expect("a number");
-    loop {
+    eventually("the end of seven that are not read", || {
         let status = waiting(&served);
         let gone = count(&status, "let_go") + count(&status, "refused") - refused;
-        if count(&status, "let_go") > 0 && gone >= 7 {
-            break;
-        }
-        assert!(Instant::now() < deadline, "{status}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        count(&status, "let_go") > 0 && gone >= 7
+    });
     within_budget(&served, 0);
     assert_eq!(served.get("/api/summary").status, 200);
     drop(deaf);
@@ -100,11 +94,7 @@ fn connections_that_are_of_no_use_make_place_for_one_that_is() {
     let idle: Vec<TcpStream> = (0..4)
         .map(|_| TcpStream::connect(served.address()).expect("connect"))
         .collect();
-    let deadline = Instant::now() + PATIENCE;
-    while served.get("/api/status").status != 200 {
-        assert!(Instant::now() < deadline, "locked out");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    eventually("a place", || served.get("/api/status").status == 200);
     drop(idle);
 }
 

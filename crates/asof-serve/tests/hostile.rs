@@ -4,10 +4,10 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
+use asof_core::testing::eventually;
 use asof_serve::ServeOptions;
-use common::{PATIENCE, Served, demo, demo_with, options};
+use common::{Served, demo, demo_with, options};
 use serde_json::json;
 use tungstenite::Message;
 
@@ -382,14 +382,9 @@ fn a_thousand_connections_that_come_and_go_leave_nothing_behind() {
     for _ in 0..20 {
         drop(served.connect());
     }
-    let deadline = std::time::Instant::now() + PATIENCE;
-    while served.server.status()["clients"] != 0 {
-        assert!(
-            std::time::Instant::now() < deadline,
-            "clients that went are still counted"
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    eventually("the end of clients that went", || {
+        served.server.status()["clients"] == 0
+    });
     still_serves(&served);
 }
 
@@ -402,9 +397,5 @@ fn more_clients_than_there_is_room_for_are_turned_away() {
     let third = served.try_connect("/ws", "asof.v1", &[]);
     assert!(third.is_err_and(|error| error.contains("503")));
     drop((first, second));
-    let deadline = std::time::Instant::now() + PATIENCE;
-    while served.try_connect("/ws", "asof.v1", &[]).is_err() {
-        assert!(std::time::Instant::now() < deadline, "room was never made");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    eventually("room", || served.try_connect("/ws", "asof.v1", &[]).is_ok());
 }

@@ -6,13 +6,14 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use asof_core::testing::eventually;
 use asof_demo::DemoEncoding;
 use asof_serve::{
     QueryAnswer, QueryColumn, QueryEngine, QueryKind, QueryLimits, Refusal, ServeOptions,
 };
-use common::{PATIENCE, Served, demo, demo_with, options};
+use common::{Served, demo, demo_with, options};
 use serde_json::json;
 
 /// Answers with the query itself; one that is called `forever` ends when it is given up.
@@ -104,16 +105,13 @@ fn a_query_ends_when_its_client_goes_away_and_another_has_its_turn() {
             client
         })
         .collect();
-    let end = Instant::now() + PATIENCE;
-    while engine.running.load(Ordering::SeqCst) < 2 {
-        assert!(Instant::now() < end, "the queries do not run");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    eventually("both queries", || {
+        engine.running.load(Ordering::SeqCst) == 2
+    });
     drop(clients);
     // Two run at once: this one waits until one of them has ended.
     assert_eq!(served.get("/api/sql?query=next").status, 200);
-    while engine.given_up.load(Ordering::SeqCst) < 2 {
-        assert!(Instant::now() < end, "a query goes on for nobody");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    eventually("the end of queries for nobody", || {
+        engine.given_up.load(Ordering::SeqCst) == 2
+    });
 }

@@ -513,15 +513,19 @@ fn connections_have_a_bound() {
         assert!(ask(&mut first, "SELECT 1").await.is_ok());
         drop(first);
         // Its place is free as soon as the server has seen it go.
-        loop {
-            if let Ok(third) = connect(served.server.address()).await
-                && ask(&mut FlightSqlServiceClient::new(third), "SELECT 1")
-                    .await
-                    .is_ok()
-            {
-                break;
+        let third = async {
+            loop {
+                if let Ok(third) = connect(served.server.address()).await
+                    && ask(&mut FlightSqlServiceClient::new(third), "SELECT 1")
+                        .await
+                        .is_ok()
+                {
+                    break;
+                }
+                tokio::task::yield_now().await;
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        };
+        let limit = Duration::from_mins(2);
+        assert!(tokio::time::timeout(limit, third).await.is_ok(), "no place");
     });
 }
