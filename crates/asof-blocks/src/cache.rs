@@ -136,6 +136,11 @@ impl BlockCache {
         self.shared.spill();
     }
 
+    /// Waits until every evicted block is on disk. They are written on a thread of its own.
+    pub fn flush(&self) {
+        self.shared.flush();
+    }
+
     /// Writes the blocks in memory to the disk tier, if there is one, as far as it has room.
     ///
     /// Dropping the last clone of a cache does the same. Call this if the process may end without dropping it.
@@ -153,7 +158,7 @@ impl BlockCache {
     /// Statistics: what is held and what was done.
     pub fn stats(&self) -> CacheStats {
         let state = self.shared.state();
-        let disk = self.shared.disk.as_ref().map(DiskTier::size);
+        let disk = self.shared.disk.as_deref().map(DiskTier::size);
         let disk = disk.unwrap_or_default();
         let by_topic = state.topics.iter().enumerate();
         CacheStats {

@@ -119,7 +119,7 @@ impl State {
         let Some(whole) = self.remove(index, start) else {
             return false;
         };
-        let trimmed = whole.only(&kept, self.names.table());
+        let trimmed = whole.only(&kept, &self.names.table());
         let mut charge = self.budget.nothing();
         // Dropping the original block freed more than enough.
         if charge.try_grow(trimmed.footprint()) {

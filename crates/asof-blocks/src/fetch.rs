@@ -587,7 +587,7 @@ impl Fetch {
         KnownChannels {
             table: Arc::clone(batch.channels()),
             numbers,
-            own: Arc::clone(state.names.table()),
+            own: state.names.table(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Topics and channels by number.
 
-use std::hash::Hasher;
-use std::sync::Arc;
+use std::hash::{Hash as _, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use asof_core::Channel;
 use rustc_hash::{FxHashMap, FxHasher};
@@ -130,9 +130,12 @@ pub(crate) struct ChannelTable {
 pub(crate) struct Names {
     by_name: FxHashMap<Arc<str>, TopicId>,
     topics: Vec<Arc<str>>,
-    /// The channels of each topic, to find an equal one.
-    by_topic: Vec<Vec<u32>>,
-    table: Arc<ChannelTable>,
+    /// The channels by topic and by what tells most of them apart, to find an equal one.
+    numbers: FxHashMap<(TopicId, u64), Vec<u32>>,
+    channels: Vec<Arc<Channel>>,
+    topic_of_channel: Vec<TopicId>,
+    /// Of all channels, unless some were added since.
+    table: Mutex<Arc<ChannelTable>>,
     rests: Vec<Rest>,
 }
 
@@ -160,7 +163,6 @@ impl Names {
     fn number(&mut self, name: &Arc<str>) -> TopicId {
         let id = self.topics.len() as TopicId;
         self.topics.push(Arc::clone(name));
-        self.by_topic.push(Vec::new());
         id
     }
 
@@ -229,29 +231,52 @@ impl Names {
         self.topics.len()
     }
 
-    pub fn table(&self) -> &Arc<ChannelTable> {
-        &self.table
+    /// All channels so far. A new snapshot is made only when there are more of them than before: a file may declare tens of
+    /// thousands.
+    pub fn table(&self) -> Arc<ChannelTable> {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if table.topics.len() < self.channels.len() {
+            *table = Arc::new(ChannelTable {
+                channels: self.channels.as_slice().into(),
+                topics: self.topic_of_channel.clone(),
+            });
+        }
+        Arc::clone(&table)
     }
 
     /// The number of this channel, or of one that equals it, as part of `topic`.
     pub fn channel(&mut self, channel: &Arc<Channel>, topic: TopicId) -> u32 {
+        let channels = &mut self.channels;
+        let same = self.numbers.entry((topic, mark_of(channel))).or_default();
         let is_known = |&&id: &&u32| {
-            let known = &self.table.channels[id as usize];
+            let known = &channels[id as usize];
             Arc::ptr_eq(known, channel) || known == channel
         };
-        if let Some(&id) = self.by_topic[topic as usize].iter().find(is_known) {
+        if let Some(&id) = same.iter().find(is_known) {
             return id;
         }
-        let id = self.table.channels.len() as u32;
-        let channels = self.table.channels.iter().chain([channel]).map(Arc::clone);
-        let topics = self.table.topics.iter().copied().chain([topic]);
-        self.table = Arc::new(ChannelTable {
-            channels: channels.collect(),
-            topics: topics.collect(),
-        });
-        self.by_topic[topic as usize].push(id);
+        let id = channels.len() as u32;
+        channels.push(Arc::clone(channel));
+        self.topic_of_channel.push(topic);
+        same.push(id);
         id
     }
+}
+
+/// The same for equal channels, and rarely for others. The text of the schema is left out: it is long.
+fn mark_of(channel: &Channel) -> u64 {
+    let mut hasher = FxHasher::default();
+    let Channel {
+        topic,
+        message_encoding,
+        metadata,
+        ..
+    } = channel;
+    (topic, message_encoding, channel.type_name(), metadata).hash(&mut hasher);
+    if let Some(schema) = &channel.schema {
+        (schema.encoding.as_str(), schema.data.len()).hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 #[cfg(test)]
@@ -282,6 +307,25 @@ mod tests {
         let first = names.channel(&channel("cdr"), topic);
         assert_eq!(names.channel(&channel("cdr"), topic), first);
         assert_ne!(names.channel(&channel("json"), topic), first);
+    }
+
+    #[test]
+    fn tens_of_thousands_of_channels_on_one_topic_are_numbered_in_one_pass() {
+        let mut names = Names::default();
+        let topic = names.topic("/a");
+        for number in 0..65_534_u32 {
+            let channel = Arc::new(Channel {
+                topic: "/a".into(),
+                metadata: [("number".to_owned(), number.to_string())].into(),
+                ..Channel::default()
+            });
+            assert_eq!(names.channel(&channel, topic), number);
+        }
+        let most = names.numbers.values().map(Vec::len).max();
+        assert!(most < Some(8), "{most:?} channels have the same mark");
+        let table = names.table();
+        assert_eq!(table.channels.len(), 65_534);
+        assert!(Arc::ptr_eq(&table, &names.table()), "there is nothing new");
     }
 
     #[test]

@@ -205,7 +205,7 @@ impl Reader {
             return Step::Held {
                 blocks,
                 through: view.through,
-                table: Arc::clone(state.names.table()),
+                table: state.names.table(),
             };
         }
         let fetches = self.join(state, &view.missing, at);
@@ -395,7 +395,7 @@ impl Reader {
         last: Option<Key>,
         is_read: bool,
     ) {
-        let table = Arc::clone(self.shared.state().names.table());
+        let table = self.shared.state().names.table();
         let mut rows = Vec::new();
         let mut buffers: Vec<Bytes> = Vec::new();
         for block in blocks {
@@ -427,7 +427,7 @@ impl Reader {
     }
 
     fn deliver_late(&mut self, piece: &Piece, missing: &TopicSet, is_read: bool) {
-        let table = Arc::clone(self.shared.state().names.table());
+        let table = self.shared.state().names.table();
         // The read is shared and may have begun before this reader's range.
         let own = TimeRange::new(self.start, self.end);
         let is_wanted = |row: &&Row| {

@@ -1,12 +1,15 @@
 //! State shared by a cache and all of its readers.
 
+use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
 use asof_core::{Source, Topics};
 
+use crate::block::Block;
 use crate::budget::Budget;
 use crate::disk::DiskTier;
-use crate::names::TopicSet;
+use crate::names::{ChannelTable, TopicSet};
 use crate::options::CacheOptions;
 use crate::store::State;
 use crate::wanted::Wanted;
@@ -15,7 +18,8 @@ pub(crate) struct Shared {
     pub source: Arc<dyn Source>,
     pub options: CacheOptions,
     pub budget: Arc<Budget>,
-    pub disk: Option<DiskTier>,
+    pub disk: Option<Arc<DiskTier>>,
+    spills: Mutex<Option<SpillThread>>,
     state: Mutex<State>,
 }
 
@@ -31,13 +35,14 @@ impl std::fmt::Debug for Shared {
 impl Shared {
     pub fn new(source: Arc<dyn Source>, options: CacheOptions) -> Arc<Self> {
         let budget = Budget::new(options.budget);
-        let disk = options.disk.as_ref().and_then(DiskTier::open);
+        let disk = options.disk.as_ref().and_then(DiskTier::open).map(Arc::new);
         let state = State::new(Arc::clone(&budget), disk.is_some());
         Arc::new(Shared {
             source,
             options,
             budget,
             disk,
+            spills: Mutex::default(),
             state: Mutex::new(state),
         })
     }
@@ -90,7 +95,8 @@ impl Shared {
         self.state().fit();
     }
 
-    /// Writes evicted blocks to the disk tier, with no lock held.
+    /// Hands evicted blocks to the thread that writes them to the disk tier, with no lock of the store held. Waits only
+    /// when that thread is a few blocks behind: they are memory too.
     pub fn spill(&self) {
         let Some(disk) = &self.disk else { return };
         let mut state = self.state();
@@ -100,17 +106,42 @@ impl Shared {
             .flatten()
             .map(|(topics, block)| (state.stored_names(&topics), block))
             .collect();
-        let table = Arc::clone(state.names.table());
+        let table = state.names.table();
         drop(state);
-        for (topics, block) in evicted {
-            disk.write(&topics, &block, &table);
+        if evicted.is_empty() {
+            return;
         }
+        let mut spills = self.spills();
+        for (topics, block) in evicted {
+            let spill = Spill {
+                topics,
+                block,
+                table: Arc::clone(&table),
+            };
+            if spills.is_none() {
+                *spills = SpillThread::start(disk);
+            }
+            match &*spills {
+                Some(thread) => drop(thread.queue.send(spill)),
+                None => spill.write(disk),
+            }
+        }
+    }
+
+    /// Waits until evicted blocks are written.
+    pub fn flush(&self) {
+        self.spill();
+        drop(self.spills().take());
+    }
+
+    fn spills(&self) -> MutexGuard<'_, Option<SpillThread>> {
+        self.spills.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes the blocks in memory to the disk tier, the most important first, as far as it has room.
     pub fn keep_on_disk(&self) {
         let Some(disk) = &self.disk else { return };
-        self.spill();
+        self.flush();
         let (mut held, table) = {
             let state = self.state();
             let mut held = Vec::new();
@@ -121,7 +152,7 @@ impl Shared {
                     blocks.map(|slot| (slot.class, Arc::clone(&names), Arc::clone(&slot.block))),
                 );
             }
-            (held, Arc::clone(state.names.table()))
+            (held, state.names.table())
         };
         held.sort_by_key(|(class, _, block)| (std::cmp::Reverse(*class), block.range.start));
         let mut room = disk.budget();
@@ -132,6 +163,52 @@ impl Shared {
                 break;
             }
             disk.write(&names, &block, &table);
+        }
+    }
+}
+
+/// An evicted block on its way to the disk tier.
+struct Spill {
+    topics: Vec<Arc<str>>,
+    block: Arc<Block>,
+    table: Arc<ChannelTable>,
+}
+
+impl Spill {
+    fn write(&self, disk: &DiskTier) {
+        disk.write(&self.topics, &self.block, &self.table);
+    }
+}
+
+/// The thread that writes evicted blocks. Dropping it waits until they are written.
+struct SpillThread {
+    queue: SyncSender<Spill>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The most evicted blocks that wait to be written.
+const MOST_SPILLS: usize = 2;
+
+impl SpillThread {
+    /// `None` where there is no thread to be had.
+    fn start(disk: &Arc<DiskTier>) -> Option<Self> {
+        let (queue, spills) = mpsc::sync_channel::<Spill>(MOST_SPILLS);
+        let disk = Arc::clone(disk);
+        let thread = std::thread::Builder::new().name("asof-blocks".to_owned());
+        let thread = thread.spawn(move || spills.iter().for_each(|spill| spill.write(&disk)));
+        Some(SpillThread {
+            queue,
+            thread: Some(thread.ok()?),
+        })
+    }
+}
+
+impl Drop for SpillThread {
+    fn drop(&mut self) {
+        let (closed, _) = mpsc::sync_channel(0);
+        self.queue = closed;
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
         }
     }
 }

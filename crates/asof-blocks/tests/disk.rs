@@ -51,9 +51,11 @@ fn what_was_evicted_comes_back_from_disk() {
     let expected = recording.naive(&everything);
     assert_eq!(read_all(&cache, &everything), expected);
     let delivered = recording.delivered();
+    cache.flush();
     assert!(cache.stats().disk_blocks > 10);
     for _ in 0..3 {
         assert_eq!(read_all(&cache, &everything), expected);
+        cache.flush();
         assert_sound(&cache);
     }
     assert!(cache.stats().disk_reads > 10);
@@ -133,6 +135,7 @@ fn the_disk_has_a_budget_of_its_own() {
     let cache = cache(&recording, folder.path(), "a", 30_000);
     for _ in 0..2 {
         read_all(&cache, &Query::all());
+        cache.flush();
         let on_disk: u64 = blocks_in(folder.path())
             .iter()
             .map(|file| fs::metadata(file).expect("a file").len())
@@ -280,6 +283,76 @@ fn sources_that_share_a_folder_share_its_budget_and_the_oldest_blocks_go() {
             .sum();
         assert!((budget / 2..=budget).contains(&on_disk), "{on_disk}");
     }
+}
+
+#[test]
+fn what_is_used_stays_on_disk_and_a_source_without_blocks_has_no_folder() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let recording = Recording::regular(2, 200, 100);
+    let fill = |name: &str, budget: u64| {
+        let cache = cache(&recording, folder.path(), name, budget);
+        read_all(&cache, &Query::all());
+    };
+    fill("used", PLENTY);
+    fill("unused", PLENTY);
+    let blocks = blocks_in(folder.path());
+    // Written long ago, but one of them is read again.
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(1_000_000);
+    for (at, file) in blocks.iter().enumerate() {
+        let file = fs::File::options()
+            .append(true)
+            .open(file)
+            .expect("a block");
+        let at = long_ago + std::time::Duration::from_secs(at as u64);
+        file.set_modified(at).expect("a time");
+    }
+    let all: u64 = blocks
+        .iter()
+        .map(|file| fs::metadata(file).expect("a file").len())
+        .sum();
+    fill("used", PLENTY);
+    // Room for about half of it.
+    fill("new", all);
+    let folders = |folder: &Path| {
+        fs::read_dir(folder)
+            .expect("listed")
+            .flatten()
+            .filter(|entry| entry.path().is_dir())
+            .count()
+    };
+    assert_eq!(
+        folders(folder.path()),
+        2,
+        "the unused one is gone, and its folder"
+    );
+    let cache = cache(&recording, folder.path(), "used", PLENTY);
+    read_all(&cache, &Query::all());
+    assert!(cache.stats().disk_reads > 0);
+}
+
+#[test]
+fn a_lock_that_another_process_holds_costs_time_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let recording = Recording::regular(3, 400, 100);
+    let cache = cache(&recording, folder.path(), "a", PLENTY);
+    let lock = fs::File::options()
+        .write(true)
+        .open(folder.path().join("asof-blocks.lock"))
+        .expect("the lock");
+    lock.lock().expect("locked");
+    for _ in 0..3 {
+        assert_eq!(
+            read_all(&cache, &Query::all()),
+            recording.naive(&Query::all())
+        );
+    }
+    cache.flush();
+    let stats = cache.stats();
+    assert!(
+        stats.disk_failures > 20,
+        "each block would wait for half a second: {stats:?}"
+    );
+    assert_eq!(stats.disk_blocks, 0);
 }
 
 /// The part of another process in the next test.

@@ -12,10 +12,12 @@ use super::format::Expected;
 #[derive(Debug, Default)]
 pub(super) struct Files {
     groups: Vec<Group>,
-    /// In insertion order: the first is the oldest.
     by_key: BTreeMap<u64, Entry>,
+    /// Keys by their last use: the first is the oldest.
+    by_use: BTreeMap<u64, u64>,
     bytes: u64,
     next_key: u64,
+    next_use: u64,
 }
 
 /// Blocks of one set of topics. Invariant: they do not overlap.
@@ -31,6 +33,7 @@ struct Entry {
     group: usize,
     range: TimeRange,
     bytes: u64,
+    last_use: u64,
     fingerprint: Arc<str>,
     path: PathBuf,
 }
@@ -108,22 +111,36 @@ impl Files {
                 group,
                 range,
                 bytes,
+                last_use: self.next_use,
                 fingerprint,
                 path,
             },
         );
+        self.by_use.insert(self.next_use, key);
+        self.next_use += 1;
+    }
+
+    /// Notes that a block was read.
+    pub fn touch(&mut self, key: u64) {
+        if let Some(entry) = self.by_key.get_mut(&key) {
+            self.by_use.remove(&entry.last_use);
+            entry.last_use = self.next_use;
+            self.by_use.insert(self.next_use, key);
+            self.next_use += 1;
+        }
     }
 
     /// Removes a block from the index; returns its file, if it was there.
     pub fn remove(&mut self, key: u64) -> Option<PathBuf> {
         let entry = self.by_key.remove(&key)?;
         self.groups[entry.group].blocks.remove(&entry.range.start);
+        self.by_use.remove(&entry.last_use);
         self.bytes -= entry.bytes;
         Some(entry.path)
     }
 
     pub fn oldest(&self) -> Option<u64> {
-        self.by_key.first_key_value().map(|(&key, _)| key)
+        self.by_use.first_key_value().map(|(_, &key)| key)
     }
 
     /// Keys and files of all blocks.

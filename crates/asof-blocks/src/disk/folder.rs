@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use asof_core::TimeRange;
 
@@ -23,6 +23,8 @@ const LOCK: &str = "asof-blocks.lock";
 /// stop the others: they continue without writing.
 const MAX_TRIES: u32 = 100;
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(5);
+/// How long nothing is written after the lock could not be had: the next blocks need not wait as well.
+const LOCK_PAUSE: Duration = Duration::from_secs(10);
 
 /// Where a tier's blocks are: a folder for each source, inside one that all sources share.
 ///
@@ -35,9 +37,11 @@ pub(super) struct Folder {
     fingerprint: Arc<str>,
     budget: u64,
     lock: File,
+    /// Until when the lock is not tried.
+    paused: Option<Instant>,
     /// The change count that the index reflects.
     seen: Option<u64>,
-    /// Blocks of other sources, the oldest last.
+    /// Blocks of other sources, the least recently used last.
     others: Vec<Other>,
     other_bytes: u64,
     /// Distinguishes this tier's files from those of every other tier, in any process.
@@ -47,7 +51,7 @@ pub(super) struct Folder {
 
 #[derive(Debug)]
 struct Other {
-    written: SystemTime,
+    used: SystemTime,
     path: PathBuf,
     bytes: u64,
 }
@@ -69,6 +73,7 @@ impl Folder {
             fingerprint,
             budget: options.budget,
             lock,
+            paused: None,
             seen: None,
             others: Vec::new(),
             other_bytes: 0,
@@ -143,14 +148,21 @@ impl Folder {
     }
 
     fn locked<T>(&mut self, work: impl FnOnce(&mut Self) -> io::Result<T>) -> io::Result<T> {
+        let busy = || {
+            let text = "another process holds the folder's lock";
+            io::Error::new(io::ErrorKind::WouldBlock, text)
+        };
+        if self.paused.is_some_and(|until| Instant::now() < until) {
+            return Err(busy());
+        }
         let mut tries = 0;
         while let Err(refused) = self.lock.try_lock() {
             tries += 1;
             match refused {
                 TryLockError::Error(error) => return Err(error),
                 TryLockError::WouldBlock if tries >= MAX_TRIES => {
-                    let text = "another process holds the folder's lock";
-                    return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
+                    self.paused = Some(Instant::now() + LOCK_PAUSE);
+                    return Err(busy());
                 }
                 TryLockError::WouldBlock => std::thread::sleep(LOCK_RETRY_INTERVAL),
             }
@@ -210,13 +222,16 @@ impl Folder {
         Ok(())
     }
 
-    /// Removes blocks until `bytes` more fit: the oldest of other sources first, then the oldest of this one.
+    /// Removes blocks until `bytes` more fit: those of other sources first, then those of this one, from the least
+    /// recently used.
     fn make_room(&mut self, index: &Mutex<Files>, bytes: u64) {
         let mut used = with(index, |files| files.bytes());
         while used + self.other_bytes + bytes > self.budget {
             if let Some(other) = self.others.pop() {
                 self.other_bytes -= other.bytes;
                 remove(&other.path);
+                // Only an empty one can be removed.
+                drop(other.path.parent().map(fs::remove_dir));
                 continue;
             }
             let path = with(index, |files| {
@@ -231,14 +246,14 @@ impl Folder {
         }
     }
 
-    /// This source's blocks, in the order in which they were written. Removes unfinished files: with the lock
+    /// This source's blocks, in the order in which they were used. Removes unfinished files: with the lock
     /// held, no other process is writing.
     fn list_own(&self) -> io::Result<Vec<PathBuf>> {
         let mut blocks = Vec::new();
         for entry in fs::read_dir(&self.own)? {
             let path = entry?.path();
             match path.extension().and_then(|extension| extension.to_str()) {
-                Some(BLOCK) => blocks.push((written_at(&path), path)),
+                Some(BLOCK) => blocks.push((used_at(&path), path)),
                 Some(UNFINISHED) => remove(&path),
                 // Not a file of ours.
                 _ => {}
@@ -260,21 +275,26 @@ impl Folder {
             let Ok(entries) = fs::read_dir(&folder) else {
                 continue;
             };
+            let mut is_empty = true;
             for entry in entries.flatten() {
+                is_empty = false;
                 let path = entry.path();
                 if path.extension().is_some_and(|found| found == BLOCK)
                     && let Ok(metadata) = entry.metadata()
                 {
                     self.others.push(Other {
-                        written: metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+                        used: metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
                         path,
                         bytes: metadata.len(),
                     });
                 }
             }
+            if is_empty {
+                drop(fs::remove_dir(&folder));
+            }
         }
         self.others
-            .sort_by_key(|other| std::cmp::Reverse(other.written));
+            .sort_by_key(|other| std::cmp::Reverse(other.used));
         self.other_bytes = self.others.iter().map(|other| other.bytes).sum();
         Ok(())
     }
@@ -285,6 +305,8 @@ impl Folder {
         let name = format!("{:016x}-{:08x}", self.maker, self.written);
         let unfinished = self.own.join(&name).with_extension(UNFINISHED);
         let path = self.own.join(&name).with_extension(BLOCK);
+        // Another process may have removed it while it was empty.
+        fs::create_dir_all(&self.own)?;
         let written = fs::write(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, &path));
         if let Err(error) = written {
             remove(&unfinished);
@@ -344,7 +366,8 @@ fn remove(path: &Path) {
     drop(fs::remove_file(path));
 }
 
-fn written_at(path: &Path) -> SystemTime {
+/// When a block was last read, or written: reading sets the time of the file.
+fn used_at(path: &Path) -> SystemTime {
     let modified = fs::metadata(path).and_then(|metadata| metadata.modified());
     modified.unwrap_or(SystemTime::UNIX_EPOCH)
 }

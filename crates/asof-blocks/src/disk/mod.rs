@@ -9,6 +9,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use asof_core::{Batches, Query, Stamp};
 
@@ -100,7 +101,7 @@ impl DiskTier {
         }
     }
 
-    /// Writes a block and removes the oldest ones to make room. Returns the bytes written.
+    /// Writes a block and removes the least recently used ones to make room. Returns the bytes written.
     pub fn write(&self, topics: &[Arc<str>], block: &Block, table: &ChannelTable) -> u64 {
         if topics.is_empty() || self.files().holds(topics, block.range) {
             return 0;
@@ -172,6 +173,14 @@ impl DiskTier {
             }
             return None;
         };
+        self.files().touch(key);
+        // So that other processes, and the next one, know what is in use. Where it cannot be set, the block goes earlier.
+        drop(
+            fs::File::options()
+                .append(true)
+                .open(&place.path)
+                .and_then(|file| file.set_modified(SystemTime::now())),
+        );
         let batch = Some(batch).filter(|batch| !batch.is_empty());
         Some(Box::new(batch.map(Ok).into_iter()))
     }
