@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use globset::{Glob, GlobMatcher};
+use globset::{Glob, GlobSet};
 
 /// A name, or a glob that matches several: `/tf`, `/camera/*`, `r[1-4]`.
 ///
@@ -11,19 +11,43 @@ use globset::{Glob, GlobMatcher};
 #[derive(Debug, Clone)]
 pub struct NamePattern {
     text: String,
-    /// `None` if the text is not a glob.
-    glob: Option<GlobMatcher>,
+    /// `None` if the text is not a glob, or a larger one than anybody writes.
+    glob: Option<GlobSet>,
 }
 
 /// The characters that make a text a glob.
 const SPECIAL: [char; 5] = ['*', '?', '[', '{', '\\'];
 
+/// The longest glob, in bytes. Patterns come from clients of servers too.
+const MAX_GLOB_BYTES: usize = 1024;
+/// How deep braces may be within braces: each is a call of the parser within another.
+const MAX_GLOB_DEPTH: usize = 32;
+
+/// A glob within these limits.
+fn glob_of(text: &str) -> Option<GlobSet> {
+    let mut depth = 0_usize;
+    let is_deep = text.bytes().any(|byte| {
+        match byte {
+            b'{' => depth += 1,
+            b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth > MAX_GLOB_DEPTH
+    });
+    if is_deep || text.len() > MAX_GLOB_BYTES {
+        return None;
+    }
+    // A set of one: unlike a single matcher, it does not panic where the expression becomes too large.
+    let glob = Glob::new(text).ok()?;
+    GlobSet::builder().add(glob).build().ok()
+}
+
 impl NamePattern {
-    /// A pattern from a text. Every text is a pattern.
+    /// A pattern from a text. Every text is a pattern; one that is too long or too deep for a glob means itself alone.
     pub fn new(text: &str) -> Self {
         NamePattern {
             text: text.to_owned(),
-            glob: Glob::new(text).ok().map(|glob| glob.compile_matcher()),
+            glob: glob_of(text),
         }
     }
 
@@ -85,6 +109,23 @@ mod tests {
 
     fn pattern(text: &str) -> NamePattern {
         text.parse().expect("any text is a pattern")
+    }
+
+    #[test]
+    fn no_pattern_is_too_much() {
+        for text in [
+            "{".repeat(100_000),
+            format!("{}a{}", "{".repeat(300), "}".repeat(300)),
+            format!("{}a{}", "{".repeat(5000), "}".repeat(5000)),
+            "?".repeat(1024),
+            "[!-~]*".repeat(170),
+            "{a,b}".repeat(200),
+            "*".repeat(1_000_000),
+        ] {
+            let found = pattern(&text);
+            assert!(found.is_match(&text) && !found.is_match("/tf"));
+        }
+        assert!(pattern("{a,{b,{c,d}}}").is_match("d"));
     }
 
     #[test]
