@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use asof_core::{Stamp, TimeRange};
 use serde::{Deserialize, Serialize};
@@ -13,8 +14,8 @@ use serde_json::json;
 const MAX_ANNOTATIONS: usize = 10_000;
 /// The most bytes of an annotation's text.
 const MOST_TEXT: usize = 4096;
-/// The largest annotations file that is read, in bytes.
-const MOST_BYTES: u64 = 64 << 20;
+/// The largest annotations file, in bytes.
+const MOST_BYTES: usize = 16 << 20;
 
 /// A text about an instant or an interval of a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +30,7 @@ pub struct Annotation {
 
 /// The annotations of one recording, and their file: `run.mcap.annotations.json` next to `run.mcap`.
 ///
-/// Every change rewrites the file atomically.
+/// Every change reads the file again and rewrites it atomically, one process after the other: what others have added is kept.
 ///
 /// ```
 /// use asof_core::{Stamp, TimeRange};
@@ -49,7 +50,12 @@ pub struct Annotation {
 pub struct Annotations {
     file: PathBuf,
     all: Vec<Annotation>,
+    /// The version of the file that `all` is from.
+    version: Option<Version>,
 }
+
+/// When the file was written, and how long it is.
+type Version = (SystemTime, u64);
 
 /// Why an annotation cannot be read or saved.
 #[derive(Debug, thiserror::Error)]
@@ -73,7 +79,9 @@ pub enum AnnotationError {
         reason: String,
     },
     /// A limit is exceeded.
-    #[error("a recording can have at most {MAX_ANNOTATIONS} annotations of {MOST_TEXT} bytes each")]
+    #[error(
+        "a recording can have at most {MAX_ANNOTATIONS} annotations of {MOST_TEXT} bytes each, and {MOST_BYTES} bytes of them"
+    )]
     TooMuch,
     /// The text is empty.
     #[error("an annotation needs text")]
@@ -112,36 +120,56 @@ impl Annotations {
     /// # Errors
     /// When the file cannot be read, or does not hold annotations.
     pub fn read(file: &Path) -> Result<Self, AnnotationError> {
-        let path = file.display().to_string();
-        let text = match fs::metadata(file) {
-            Ok(found) if found.len() > MOST_BYTES => {
-                let reason = format!("it is too large, with {} bytes", found.len());
-                return Err(AnnotationError::Unreadable { path, reason });
-            }
-            Ok(_) => fs::read_to_string(file),
-            Err(error) => Err(error),
+        let mut read = Annotations {
+            file: file.to_owned(),
+            ..Annotations::default()
         };
-        let text = match text {
-            Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                let file = file.to_owned();
-                return Ok(Annotations {
-                    file,
-                    all: Vec::new(),
-                });
-            }
-            Err(cause) => return Err(AnnotationError::Io { path, cause }),
+        read.refresh()?;
+        Ok(read)
+    }
+
+    /// Reads the file again if it has changed since, by another process.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); then nothing changes.
+    pub fn refresh(&mut self) -> Result<(), AnnotationError> {
+        let version = match fs::metadata(&self.file) {
+            Ok(found) => Some((
+                found.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+                found.len(),
+            )),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(cause) => return Err(self.failed(cause)),
         };
-        let kept: Kept = serde_json::from_str(&text).map_err(|error| {
-            let (path, reason) = (path.clone(), error.to_string());
-            AnnotationError::Unreadable { path, reason }
-        })?;
+        if version != self.version || version.is_none() {
+            self.all = version.map_or(Ok(Vec::new()), |(_, bytes)| self.parsed(bytes))?;
+            self.version = version;
+        }
+        Ok(())
+    }
+
+    fn parsed(&self, bytes: u64) -> Result<Vec<Annotation>, AnnotationError> {
+        let unreadable = |reason: String| AnnotationError::Unreadable {
+            path: self.file.display().to_string(),
+            reason,
+        };
+        if bytes > MOST_BYTES as u64 {
+            return Err(unreadable(format!("it is too large, with {bytes} bytes")));
+        }
+        let text = fs::read_to_string(&self.file).map_err(|cause| self.failed(cause))?;
+        let kept: Kept =
+            serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
+        if kept.annotations.len() > MAX_ANNOTATIONS {
+            return Err(unreadable(format!(
+                "it has {} annotations, and {MAX_ANNOTATIONS} is the limit",
+                kept.annotations.len()
+            )));
+        }
         let all = kept.annotations.into_iter().map(|one| {
             let at = |text: &str| text.parse().map(Stamp::from_nanos).ok();
             let range = at(&one.start).zip(at(&one.end));
-            let (start, end) = range.ok_or_else(|| AnnotationError::Unreadable {
-                path: path.clone(),
-                reason: format!("annotation {} has no time in nanoseconds", one.id),
+            let (start, end) = range.ok_or_else(|| {
+                unreadable(format!("annotation {} has no time in nanoseconds", one.id))
             })?;
             Ok(Annotation {
                 id: one.id,
@@ -149,10 +177,14 @@ impl Annotations {
                 text: one.text,
             })
         });
-        Ok(Annotations {
-            file: file.to_owned(),
-            all: all.collect::<Result<_, AnnotationError>>()?,
-        })
+        all.collect()
+    }
+
+    fn failed(&self, cause: std::io::Error) -> AnnotationError {
+        AnnotationError::Io {
+            path: self.file.display().to_string(),
+            cause,
+        }
     }
 
     /// All of them, by time.
@@ -169,6 +201,9 @@ impl Annotations {
         if text.is_empty() {
             return Err(AnnotationError::Empty);
         }
+        let _turn = self.turn();
+        self.version = None;
+        self.refresh()?;
         if text.len() > MOST_TEXT || self.all.len() >= MAX_ANNOTATIONS {
             return Err(AnnotationError::TooMuch);
         }
@@ -194,6 +229,9 @@ impl Annotations {
     /// # Errors
     /// When there is no annotation of this number, or the file cannot be saved.
     pub fn remove(&mut self, id: u64) -> Result<(), AnnotationError> {
+        let _turn = self.turn();
+        self.version = None;
+        self.refresh()?;
         let mut next = self.all.clone();
         next.retain(|one| one.id != id);
         if next.len() == self.all.len() {
@@ -230,23 +268,33 @@ impl Annotations {
                 })
                 .collect(),
         };
-        let failed = |cause: std::io::Error| AnnotationError::Io {
-            path: self.file.display().to_string(),
-            cause,
-        };
-        let bytes = serde_json::to_vec_pretty(&kept).map_err(|error| failed(error.into()))?;
+        let bytes = serde_json::to_vec_pretty(&kept).map_err(|error| self.failed(error.into()))?;
+        if bytes.len() > MOST_BYTES {
+            return Err(AnnotationError::TooMuch);
+        }
         let mut aside = self.file.as_os_str().to_owned();
-        aside.push(".new");
+        aside.push(format!(".{}.new", std::process::id()));
         let aside = PathBuf::from(aside);
         let written = fs::File::create(&aside)
             .and_then(|mut file| file.write_all(&bytes).and_then(|()| file.sync_all()))
             .and_then(|()| fs::rename(&aside, &self.file));
         if let Err(error) = written {
             drop(fs::remove_file(&aside));
-            return Err(failed(error));
+            return Err(self.failed(error));
         }
         self.all = all;
         Ok(())
+    }
+
+    /// Waits until no other process changes a file of this folder; the folder is locked until the result is dropped. Where
+    /// a folder cannot be locked, as on some network drives, changes are not ordered.
+    fn turn(&self) -> Option<fs::File> {
+        let folder = self
+            .file
+            .parent()
+            .filter(|path| !path.as_os_str().is_empty());
+        let folder = fs::File::open(folder.unwrap_or(Path::new("."))).ok()?;
+        folder.lock().ok().map(|()| folder)
     }
 }
 
@@ -288,6 +336,51 @@ mod tests {
             metadata["000001"].contains(&late.to_string()),
             "{metadata:?}"
         );
+        fs::remove_dir_all(folder).expect("removed");
+    }
+
+    #[test]
+    fn two_that_annotate_one_recording_keep_what_the_other_added() {
+        let folder = folder("notes-two");
+        let file = Annotations::beside(&folder.join("run.mcap"));
+        let range = TimeRange::new(Stamp::EPOCH, Stamp::EPOCH);
+        let add = |who: usize| {
+            let mut notes = Annotations::read(&file).expect("read");
+            for number in 0..20 {
+                notes.add(range, &format!("{who} {number}")).expect("kept");
+            }
+        };
+        std::thread::scope(|scope| {
+            for who in 0..4 {
+                scope.spawn(move || add(who));
+            }
+        });
+        let mut first = Annotations::read(&file).expect("read");
+        assert_eq!(first.all().len(), 80);
+        let ids: std::collections::BTreeSet<u64> = first.all().iter().map(|one| one.id).collect();
+        assert_eq!(ids.len(), 80, "each has a number of its own");
+        let mut second = Annotations::read(&file).expect("read");
+        second.remove(1).expect("removed");
+        first.remove(2).expect("removed");
+        second.refresh().expect("read");
+        assert_eq!(second.all().len(), 78);
+        let left: Vec<_> = fs::read_dir(&folder).expect("listed").collect();
+        assert_eq!(left.len(), 1, "nothing but the annotations: {left:?}");
+        fs::remove_dir_all(folder).expect("removed");
+    }
+
+    #[test]
+    fn a_file_of_annotations_that_is_too_large_is_refused() {
+        let folder = folder("notes-large");
+        let file = folder.join("notes.json");
+        let one = r#"{"id":1,"start":"1","end":"2","text":"x"},"#.repeat(MAX_ANNOTATIONS + 1);
+        let text = format!(
+            r#"{{"asof_annotations":1,"annotations":[{}]}}"#,
+            one.trim_end_matches(',')
+        );
+        fs::write(&file, text).expect("written");
+        let read = Annotations::read(&file);
+        assert!(matches!(read, Err(AnnotationError::Unreadable { .. })));
         fs::remove_dir_all(folder).expect("removed");
     }
 

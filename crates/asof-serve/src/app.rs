@@ -53,7 +53,7 @@ pub(crate) struct App {
     /// The free places for WebSockets.
     pub clients: Arc<Semaphore>,
     /// The free places for requests that read.
-    pub readers: Semaphore,
+    pub readers: Arc<Semaphore>,
     /// The query engine, and the free places for queries.
     pub queries: Option<(Arc<dyn QueryEngine>, Arc<Semaphore>)>,
     /// Writes snapshots of a robot.
@@ -134,7 +134,7 @@ impl App {
             refusals: Refusals::default(),
             waiting: Waiting::new(limits.waiting_bytes, limits.stalled_after),
             clients: Arc::new(Semaphore::new(limits.clients)),
-            readers: Semaphore::new(8),
+            readers: Arc::new(Semaphore::new(8)),
             snapshots: options.snapshots.clone(),
             queries: options
                 .queries

@@ -3,7 +3,9 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use asof_core::TimeRange;
 use axum::body::Body;
@@ -50,8 +52,9 @@ pub(crate) struct Changes {
     /// The annotations; `None` where there is no file for them.
     notes: Option<Mutex<Annotations>>,
     opener: Option<Arc<dyn Opener>>,
-    /// The most bytes of one upload.
+    /// The most bytes of all uploads together.
     most_bytes: u64,
+    uploads: Uploads,
     /// Whether only this machine can connect.
     is_local: bool,
     /// Why there are no annotations.
@@ -74,6 +77,7 @@ impl Changes {
             notes,
             opener,
             most_bytes,
+            uploads: Uploads::default(),
             is_local,
             trouble,
         }
@@ -108,17 +112,22 @@ impl Changes {
     }
 }
 
-/// All annotations, in relative times.
-pub(crate) fn list(app: &App) -> Value {
-    let Ok(notes) = app.changes.notes() else {
-        return json!([]);
+/// All annotations in JSON, in relative times, with what other processes have added.
+pub(crate) fn list(app: &App) -> String {
+    let Ok(mut notes) = app.changes.notes() else {
+        return "[]".to_owned();
     };
+    if let Err(error) = notes.refresh() {
+        tracing::warn!("{error}");
+    }
     let one = |note: &crate::Annotation| {
-        json!({
+        let note = json!({
             "id": note.id, "start": app.relative(note.range.start), "end": app.relative(note.range.end), "text": note.text,
-        })
+        });
+        note.to_string()
     };
-    notes.all().iter().map(one).collect()
+    let all: Vec<String> = notes.all().iter().map(one).collect();
+    format!("[{}]", all.join(","))
 }
 
 #[derive(Deserialize)]
@@ -158,7 +167,7 @@ fn changed<T>(
             .map_err(|error| error.to_string())
     });
     match changed {
-        Ok(()) => json_of(&list(app)),
+        Ok(()) => json_text(list(app)),
         Err(error) => wrong(&error),
     }
 }
@@ -183,12 +192,17 @@ pub(crate) async fn upload(
     let Some(name) = plain_name(&asked.name) else {
         return wrong("a file needs a name without a path");
     };
-    let (look, folder) = match opener.folder(asked.look) {
-        Ok(found) => found,
-        Err(refusal) => return wrong(&refusal.to_string()),
+    let Some(_turn) = app.changes.uploads.turn() else {
+        return wrong("too many files are being received; try again in a moment");
     };
-    let most = app.changes.most_bytes;
-    match take(&folder, &name, request.into_body(), most).await {
+    // On a thread that may block: a new upload may close an older one, and its server.
+    let found = tokio::task::spawn_blocking(move || opener.folder(asked.look)).await;
+    let (look, folder) = match found {
+        Ok(Ok(found)) => found,
+        Ok(Err(refusal)) => return wrong(&refusal.to_string()),
+        Err(error) => return wrong(&format!("there is no folder for it: {error}")),
+    };
+    match take(&app.changes, &folder, &name, request.into_body()).await {
         Ok(()) => json_of(&json!({ "look": look })),
         Err(error) => wrong(&error),
     }
@@ -212,21 +226,77 @@ pub(crate) async fn open(State(app): State<Arc<App>>, Query(asked): Query<NewLoo
     }
 }
 
-/// Writes a request's body to a new file in a folder, which may hold at most `most` bytes with it.
-async fn take(folder: &Path, name: &str, body: Body, most: u64) -> Result<(), String> {
+/// How many files are received at once: each holds a connection.
+const MOST_UPLOADS: usize = 8;
+/// How long a client may take to send a part of a file.
+const PART_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The files that were received, and are being received.
+#[derive(Default)]
+struct Uploads {
+    active: Arc<AtomicUsize>,
+    /// The bytes in each folder that is still there.
+    folders: Mutex<Vec<(PathBuf, u64)>>,
+}
+
+/// A place for one upload; dropping it makes room for another.
+struct UploadTurn(Arc<AtomicUsize>);
+
+impl Drop for UploadTurn {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Uploads {
+    fn turn(&self) -> Option<UploadTurn> {
+        let turn = UploadTurn(Arc::clone(&self.active));
+        (self.active.fetch_add(1, Ordering::Relaxed) < MOST_UPLOADS).then_some(turn)
+    }
+
+    /// Counts bytes of a folder, if all folders together then hold at most `most`. Folders that were removed do not count.
+    fn add(&self, folder: &Path, bytes: u64, most: u64) -> bool {
+        let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
+        folders.retain(|(known, _)| known == folder || known.exists());
+        let all: u64 = folders.iter().map(|(_, bytes)| bytes).sum();
+        let has_room = all.saturating_add(bytes) <= most;
+        if has_room {
+            match folders.iter_mut().find(|(known, _)| known == folder) {
+                Some((_, held)) => *held += bytes,
+                None => folders.push((folder.to_owned(), bytes)),
+            }
+        }
+        has_room
+    }
+
+    fn remove(&self, folder: &Path, bytes: u64) {
+        let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, held)) = folders.iter_mut().find(|(known, _)| known == folder) {
+            *held = held.saturating_sub(bytes);
+        }
+    }
+}
+
+/// Writes a request's body to a new file in a folder.
+async fn take(changes: &Changes, folder: &Path, name: &str, body: Body) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("cannot save {name}: {error}");
-    let there = tokio::task::block_in_place(|| bytes_in(folder)).map_err(failed)?;
+    let most = changes.most_bytes;
     let path = folder.join(name);
     let mut file = std::fs::File::create_new(&path).map_err(failed)?;
-    let mut left = most.saturating_sub(there);
+    let mut taken = 0;
     let mut parts = body.into_data_stream();
-    while let Some(part) = parts.next().await {
+    loop {
+        let part = match tokio::time::timeout(PART_TIMEOUT, parts.next()).await {
+            Ok(Some(part)) => part.map_err(|error| error.to_string()),
+            Ok(None) => return Ok(()),
+            Err(_) => Err(format!("nothing came for {} s", PART_TIMEOUT.as_secs())),
+        };
         let written = match part {
-            Ok(part) if part.len() as u64 > left => Err(format!(
-                "{name} is too large: files are copied to this machine's temporary folder, up to {most} bytes; open it with `asof serve` instead"
+            Ok(part) if !changes.uploads.add(folder, part.len() as u64, most) => Err(format!(
+                "{name} is too large: files are copied to this machine's temporary folder, up to {most} bytes of all files; open it with `asof serve` instead"
             )),
             Ok(part) => {
-                left -= part.len() as u64;
+                taken += part.len() as u64;
                 tokio::task::block_in_place(|| file.write_all(&part)).map_err(failed)
             }
             Err(error) => Err(format!("{name} was not received completely: {error}")),
@@ -234,18 +304,10 @@ async fn take(folder: &Path, name: &str, body: Body, most: u64) -> Result<(), St
         if let Err(error) = written {
             drop(file);
             drop(std::fs::remove_file(&path));
+            changes.uploads.remove(folder, taken);
             return Err(error);
         }
     }
-    Ok(())
-}
-
-fn bytes_in(folder: &Path) -> std::io::Result<u64> {
-    let mut bytes = 0;
-    for entry in std::fs::read_dir(folder)? {
-        bytes += entry?.metadata()?.len();
-    }
-    Ok(bytes)
 }
 
 /// A plain file name; `None` where it has a path.
@@ -260,8 +322,12 @@ fn plain_name(name: &str) -> Option<String> {
 }
 
 pub(crate) fn json_of(value: &Value) -> Response {
+    json_text(value.to_string())
+}
+
+fn json_text(text: String) -> Response {
     let kind = [(header::CONTENT_TYPE, "application/json")];
-    (kind, value.to_string()).into_response()
+    (kind, text).into_response()
 }
 
 pub(crate) fn wrong(text: &str) -> Response {

@@ -61,14 +61,16 @@ pub(crate) async fn serve<C: Client>(
             Some(_) => Duration::ZERO,
             None => client.pause(),
         };
+        let is_listening = wire.is_listening() && !outbox.is_congested();
         tokio::select! {
             biased;
             _ = over.changed() => break,
             // A client that does not read its answers is not listened to: they cannot be dropped.
-            incoming = wire.next(), if !outbox.is_congested() => {
+            incoming = wire.next(), if is_listening => {
                 match incoming {
                     Incoming::Text(text) => client.obey(&text),
                     Incoming::Binary(bytes) => client.obey_bytes(&bytes),
+                    Incoming::Ping => {}
                     Incoming::Broken(refusal) => {
                         app.refusals.note(refusal, "a WebSocket");
                         break;

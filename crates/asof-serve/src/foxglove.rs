@@ -16,7 +16,7 @@ mod parameters;
 
 pub(crate) use parameters::values_as_of as parameters_as_of;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -55,7 +55,8 @@ struct Session {
     /// Subscriptions and their channels.
     subscriptions: HashMap<u32, u32>,
     has_new_topics: bool,
-    wants_graph: bool,
+    /// The topics of the connection graph that the client was told, if it wants the graph.
+    graph: Option<BTreeSet<String>>,
     /// Whether the client can control the player, and whether it has.
     has_controls: bool,
     is_controlled: bool,
@@ -131,10 +132,10 @@ impl Client for Session {
                 id,
             }) => tokio::task::block_in_place(|| self.tell_parameters(&parameter_names, id)),
             Ok(ClientText::SubscribeConnectionGraph) => {
-                self.wants_graph = true;
-                self.say_text(&graph::update(&self.app.cache.summary()));
+                self.graph = Some(BTreeSet::new());
+                self.tell_graph(&self.app.cache.summary());
             }
-            Ok(ClientText::UnsubscribeConnectionGraph) => self.wants_graph = false,
+            Ok(ClientText::UnsubscribeConnectionGraph) => self.graph = None,
             Ok(ClientText::Unknown) => self.decline(text),
             Err(error) => {
                 self.app.refusals.note(Refusal::Malformed, text);
@@ -214,13 +215,20 @@ impl Session {
             has_advertised: false,
             subscriptions: HashMap::new(),
             has_new_topics: false,
-            wants_graph: false,
+            graph: None,
             has_controls,
             is_controlled: false,
             told_state: None,
             clock: None,
             has_jumped: false,
         })
+    }
+
+    fn tell_graph(&mut self, summary: &Summary) {
+        if let Some(told) = &mut self.graph {
+            let update = graph::update(summary, told);
+            self.say_text(&update);
+        }
     }
 
     /// Advertises new channels, and withdraws those that are gone.
@@ -242,9 +250,7 @@ impl Session {
         }
         if !is_known {
             self.seen_channels = current.clone().cloned().collect();
-            if self.wants_graph {
-                self.say_text(&graph::update(&summary));
-            }
+            self.tell_graph(&summary);
         }
         // A robot's types may still be pending.
         let waits = self.app.is_live && self.look_again.is_some();

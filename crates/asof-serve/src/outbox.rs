@@ -29,6 +29,8 @@ pub(crate) enum Key {
     Topics,
     /// The time. It comes after everything that was known by then.
     Time,
+    /// Shows that the client reads: what it sends is only listened to when this has left.
+    Pong,
     /// The latest message of a topic, in one form.
     Topic(u32),
 }
@@ -61,8 +63,8 @@ struct Inner {
     bytes_said: usize,
     /// Dropped messages by topic.
     dropped: BTreeMap<String, u64>,
-    /// Since when one entry is being sent.
-    sending: Option<Instant>,
+    /// Since when one entry is being sent, and whether it is [`Key::Pong`].
+    sending: Option<(Instant, bool)>,
     /// The time that was sent last.
     told_time: Option<u64>,
     is_closed: bool,
@@ -190,7 +192,8 @@ impl Outbox {
                 let mut inner = self.lock();
                 inner.sending = None;
                 if let Some(outgoing) = inner.next() {
-                    inner.sending = Some(Instant::now());
+                    let is_pong = matches!(outgoing.frame, Message::Pong(_));
+                    inner.sending = Some((Instant::now(), is_pong));
                     return Some(outgoing);
                 }
                 if inner.is_closed {
@@ -204,7 +207,16 @@ impl Outbox {
     /// How long the client has not read what was sent.
     pub fn stalled_for(&self, now: Instant) -> Duration {
         let since = self.lock().sending;
-        since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+        since.map_or(Duration::ZERO, |(since, _)| {
+            now.saturating_duration_since(since)
+        })
+    }
+
+    /// Whether an entry of [`Key::Pong`] has not left yet.
+    pub fn owes_pong(&self) -> bool {
+        let inner = self.lock();
+        inner.sending.is_some_and(|(_, is_pong)| is_pong)
+            || inner.queue.iter().any(|entry| entry.key == Key::Pong)
     }
 
     /// Whether so much waits that cannot be dropped that the client should not be listened to until it has read some.

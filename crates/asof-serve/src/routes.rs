@@ -28,7 +28,7 @@ use crate::series::{MOST_COLUMNS, Plan, What};
 use crate::show::{Form, Show, Wish};
 use crate::snapshots;
 use crate::tracks::Track;
-use crate::waiting::Connection;
+use crate::waiting::{Client, Connection};
 use crate::{assets, changes, foxglove, page, recordings, session, video};
 
 type Shared = State<Arc<App>>;
@@ -103,7 +103,8 @@ async fn checked(app: &App, request: Request, next: Next) -> Response {
         return refused(app, Refusal::Malformed, request.method().as_str());
     }
     let is_upgrade = request.headers().contains_key(header::UPGRADE);
-    if credential == Credential::InAddress && !is_upgrade {
+    // A change is carried out: a client that follows the redirection would repeat it as a GET.
+    if credential == Credential::InAddress && is_reading && !is_upgrade {
         keep_token(app, &request)
     } else {
         next.run(request).await
@@ -176,17 +177,21 @@ impl Answer {
 }
 
 /// Computes a response on a blocking thread. The number of concurrent ones is limited, and each keeps its turn until
-/// there is room for it: so both what waits to be sent and what waits for room are bounded.
+/// there is room for it: so both what waits to be sent and what waits for room are bounded. Work whose client has
+/// disconnected keeps its turn too, until it has noticed by its [`Client`].
 async fn answered(
     app: &Arc<App>,
     connection: &Arc<Connection>,
-    work: impl FnOnce(&App) -> Result<Answer, String> + Send + 'static,
+    work: impl FnOnce(&App, &Client) -> Result<Answer, String> + Send + 'static,
 ) -> Response {
-    let _turn = app.readers.acquire().await;
+    let turn = Arc::clone(&app.readers).acquire_owned().await;
     let own = Arc::clone(app);
-    match tokio::task::spawn_blocking(move || work(&own)).await {
-        Ok(Ok(answer)) => with_room(app, connection, answer).await,
-        Ok(Err(error)) => wrong(error),
+    let (here, client) = Client::new();
+    let done = tokio::task::spawn_blocking(move || (work(&own, &client), turn)).await;
+    drop(here);
+    match done {
+        Ok((Ok(answer), _turn)) => with_room(app, connection, answer).await,
+        Ok((Err(error), _)) => wrong(error),
         Err(error) => {
             let text = format!("reading failed: {error}\n");
             (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
@@ -359,7 +364,7 @@ fn named(topics: Option<&str>) -> Topics {
 }
 
 async fn summary(State(app): Shared, Extension(connection): Connected) -> Response {
-    answered(&app, &connection, |app| Ok(Answer::json(&app.summary()))).await
+    answered(&app, &connection, |app, _| Ok(Answer::json(&app.summary()))).await
 }
 
 async fn status(State(app): Shared, Extension(connection): Connected) -> Response {
@@ -368,7 +373,7 @@ async fn status(State(app): Shared, Extension(connection): Connected) -> Respons
 }
 
 async fn all_problems(State(app): Shared, Extension(connection): Connected) -> Response {
-    let work = |app: &App| Ok(Answer::json(&problems(&app.cache.summary())));
+    let work = |app: &App, _: &Client| Ok(Answer::json(&problems(&app.cache.summary())));
     answered(&app, &connection, work).await
 }
 
@@ -377,7 +382,7 @@ async fn loaded(
     Extension(connection): Connected,
     Query(asked): Query<AtTime>,
 ) -> Response {
-    let work = move |app: &App| {
+    let work = move |app: &App, _: &Client| {
         let topics = named(asked.topics.as_deref());
         Ok(Answer::json(&app.loaded(&topics)))
     };
@@ -390,7 +395,7 @@ async fn at(
     Extension(connection): Connected,
     Query(asked): Query<AtTime>,
 ) -> Response {
-    let work = move |app: &App| {
+    let work = move |app: &App, _: &Client| {
         let topics = named(asked.topics.as_deref());
         let known = app.cache.latest_at(&topics, app.absolute(asked.t));
         let known = known.map_err(|error| error.to_string())?;
@@ -412,7 +417,7 @@ async fn message(
     Query(asked): Query<OneMessage>,
 ) -> Response {
     let form = asked.form.unwrap_or(Form::Json);
-    let work = move |app: &App| {
+    let work = move |app: &App, _: &Client| {
         let topics = Topics::named([asked.topic.clone()]);
         let known = app.cache.latest_at(&topics, app.absolute(asked.t));
         let known = known.map_err(|error| error.to_string())?;
@@ -456,7 +461,7 @@ async fn messages(
     Extension(connection): Connected,
     Query(asked): Query<ManyMessages>,
 ) -> Response {
-    let work = move |app: &App| {
+    let work = move |app: &App, client: &Client| {
         let limit = asked.limit.unwrap_or(1000).min(MOST_MESSAGES);
         let start = asked
             .start
@@ -481,13 +486,13 @@ async fn messages(
             let known = known.map_err(|error| error.to_string())?;
             let mut since = known.iter().rev().filter(|one| one.log_time >= start);
             // From the newest, so that the oldest are dropped from a long response.
-            let _ = since.all(|message| take(&message.to_message()));
+            let _ = since.all(|message| client.is_waiting() && take(&message.to_message()));
             all.reverse();
         } else {
             let mut left = limit;
             crate::series::each(&app.cache, &query, HeadClass::Scrub, |message| {
                 left = left.saturating_sub(1);
-                take(&message) && left > 0
+                client.is_waiting() && take(&message) && left > 0
             })?;
         }
         Ok(Answer::json_text(format!("[{}]", all.join(","))))
@@ -501,7 +506,7 @@ async fn fields(
     Extension(connection): Connected,
     Query(asked): Query<OfTopic>,
 ) -> Response {
-    let work = move |app: &App| {
+    let work = move |app: &App, _: &Client| {
         let end = app.cache.summary().range.end;
         let known = app
             .cache
@@ -525,9 +530,10 @@ async fn frames(
     Extension(connection): Connected,
     Query(asked): Query<AtTime>,
 ) -> Response {
-    let work = move |app: &App| {
+    let work = move |app: &App, _: &Client| {
         let edges = app.frames.at(app.absolute(asked.t));
-        Ok(Answer::json(&json!(edges)))
+        let text = serde_json::to_vec(&edges).map_err(|error| error.to_string())?;
+        Ok(Answer::json_text(text))
     };
     answered(&app, &connection, work).await
 }
@@ -629,7 +635,8 @@ async fn rows(
         return wrong("at most 16 fields at once");
     }
     let topic = asked.topic;
-    let bytes = app.tracks.get(Track::Rows { topic, paths }).await;
+    let track = Track::Rows { topic, paths };
+    let bytes = app.tracks.get(track, app.limits.answer_bytes).await;
     with_room(&app, &connection, Answer::json_text(bytes)).await
 }
 
@@ -639,14 +646,15 @@ async fn states(
     Query(asked): Query<OfTopic>,
 ) -> Response {
     let OfTopic { topic, path, .. } = asked;
-    let bytes = app.tracks.get(Track::States { topic, path }).await;
+    let track = Track::States { topic, path };
+    let bytes = app.tracks.get(track, app.limits.answer_bytes).await;
     with_room(&app, &connection, Answer::json_text(bytes)).await
 }
 
 /// The annotations.
 async fn annotations(State(app): Shared, Extension(connection): Connected) -> Response {
-    answered(&app, &connection, |app| {
-        Ok(Answer::json(&changes::list(app)))
+    answered(&app, &connection, |app, _| {
+        Ok(Answer::json_text(changes::list(app)))
     })
     .await
 }
@@ -657,7 +665,7 @@ async fn parameters(
     Extension(connection): Connected,
     Query(asked): Query<AtTime>,
 ) -> Response {
-    let work = move |app: &App| {
+    let work = move |app: &App, _: &Client| {
         let known = parameters_as_of(app, app.absolute(asked.t))?;
         Ok(Answer::json(&json!(known)))
     };
@@ -678,7 +686,7 @@ async fn video_packets(
     Extension(connection): Connected,
     Query(asked): Query<OfVideo>,
 ) -> Response {
-    let work = move |app: &App| {
+    let work = move |app: &App, _: &Client| {
         let shown = video::packets(app, &asked.topic, asked.t, asked.after)?;
         Ok(Answer::binary(shown.to_bytes()))
     };
@@ -696,7 +704,7 @@ async fn asset(
     Extension(connection): Connected,
     Query(asked): Query<OfAsset>,
 ) -> Response {
-    let work = move |app: &App| {
+    let work = move |app: &App, _: &Client| {
         let most = app.limits.asset_bytes;
         assets::read(&app.assets, &asked.uri, most).map(Answer::binary)
     };

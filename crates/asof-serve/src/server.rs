@@ -163,7 +163,9 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.app.over.send_replace(true);
         if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_timeout(Duration::from_secs(2));
+            let shut_down = move || runtime.shutdown_timeout(Duration::from_secs(2));
+            // On a thread of its own: a task of another server may be what drops this one, and must not block.
+            drop(std::thread::spawn(shut_down).join());
         }
         if let Some(snapshots) = &self.app.snapshots {
             snapshots.finish();

@@ -1,14 +1,17 @@
 //! Rows and states of a topic over a whole recording, thinned out for a page.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use asof_blocks::{BlockCache, HeadClass};
 use asof_core::{Message, Query, Stamp, TimeRange, Topics};
 use asof_decode::{Decoder, FieldPath, Projection};
 use bytes::Bytes;
 use serde_json::{Value, json};
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::{Semaphore, watch};
+
+use crate::show::{LARGEST_SHOWN, shortened};
+use crate::waiting::Client;
 
 /// A request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -24,7 +27,7 @@ pub(crate) struct Tracks {
     cache: BlockCache,
     start: Stamp,
     known: Mutex<Known>,
-    turns: Semaphore,
+    turns: Arc<Semaphore>,
     most_bytes: usize,
     /// A growing source has another answer each time.
     is_live: bool,
@@ -32,13 +35,29 @@ pub(crate) struct Tracks {
 
 #[derive(Default)]
 struct Known {
-    tracks: HashMap<Track, Arc<OnceCell<Bytes>>>,
+    tracks: HashMap<Track, Entry>,
     order: VecDeque<Track>,
+}
+
+enum Entry {
+    Ready(Bytes),
+    /// Gone when no client waits for it any more.
+    Working(Weak<Work>),
+}
+
+/// A response that is being computed, for the clients that hold this. It stops when there are none.
+struct Work {
+    ready: watch::Receiver<Option<Bytes>>,
+    _here: Arc<()>,
 }
 
 /// The most rows of a response.
 const MOST_ROWS: usize = 4000;
 const MOST_CHANGES: usize = 20_000;
+/// Of longer arrays, this many values are in a response.
+const MOST_ITEMS: usize = 200;
+/// The error of a response that no client waits for.
+const ABANDONED: &str = "cancelled: no client was waiting for it";
 /// The most responses that are cached, however small they are.
 const MOST_KEPT: usize = 1024;
 /// The start of a response that is an error.
@@ -50,38 +69,72 @@ impl Tracks {
             cache: cache.clone(),
             start,
             known: Mutex::default(),
-            turns: Semaphore::new(2),
+            turns: Arc::new(Semaphore::new(2)),
             most_bytes,
             is_live,
         }
     }
 
-    /// The response in JSON, computed once.
-    pub async fn get(&self, track: Track) -> Bytes {
-        let cell = if self.is_live {
-            Arc::default()
-        } else {
-            self.lock().cell(&track)
+    /// The response in JSON, of about `most_bytes` at most. It is computed once, for all clients that wait for it.
+    pub async fn get(&self, track: Track, most_bytes: usize) -> Bytes {
+        let work = match self.known(&track, most_bytes) {
+            Ok(answer) => return answer,
+            Err(work) => work,
         };
-        let work = || async {
-            let _turn = self.turns.acquire().await;
-            let (cache, start, track) = (self.cache.clone(), self.start, track.clone());
-            let done = tokio::task::spawn_blocking(move || work_out(&cache, start, &track)).await;
-            let value = match done {
-                Ok(Ok(value)) => value,
-                Ok(Err(error)) => json!({ "error": error }),
-                Err(error) => json!({ "error": error.to_string() }),
-            };
-            Bytes::from(value.to_string())
+        let mut ready = work.ready.clone();
+        let answer = match ready.wait_for(Option::is_some).await {
+            Ok(answer) => answer.clone().unwrap_or_default(),
+            Err(_) => Bytes::from_static(b"{\"error\":\"reading failed\"}"),
         };
-        let answer = cell.get_or_init(work).await.clone();
         let mut known = self.lock();
-        if answer.starts_with(FAILED) {
+        if self.is_live || answer.starts_with(FAILED) {
             // There is no limit to the requests that fail, so they are not cached.
             known.forget(&track);
+        } else {
+            known.put(&track, Entry::Ready(answer.clone()));
         }
         known.trim(self.most_bytes);
         answer
+    }
+
+    /// The cached response, or the work on it, which starts now if it has not yet.
+    fn known(&self, track: &Track, most_bytes: usize) -> Result<Bytes, Arc<Work>> {
+        let mut known = self.lock();
+        let working = match known.tracks.get(track) {
+            Some(Entry::Ready(answer)) => return Ok(answer.clone()),
+            Some(Entry::Working(work)) => work.upgrade(),
+            None => None,
+        };
+        Err(working.unwrap_or_else(|| {
+            let work = Arc::new(self.start(track.clone(), most_bytes));
+            known.put(track, Entry::Working(Arc::downgrade(&work)));
+            work
+        }))
+    }
+
+    fn start(&self, track: Track, most_bytes: usize) -> Work {
+        let (here, client) = Client::new();
+        let (done, ready) = watch::channel(None);
+        let (cache, start, turns) = (self.cache.clone(), self.start, Arc::clone(&self.turns));
+        tokio::spawn(async move {
+            let Ok(turn) = turns.acquire_owned().await else {
+                return;
+            };
+            tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                let value = match &track {
+                    Track::Rows { topic, paths } => {
+                        rows(&cache, &client, start, topic, paths, most_bytes)
+                    }
+                    Track::States { topic, path } => {
+                        states(&cache, &client, start, topic, path, most_bytes)
+                    }
+                };
+                let value = value.unwrap_or_else(|error| json!({ "error": error }));
+                done.send_replace(Some(Bytes::from(value.to_string())));
+            });
+        });
+        Work { ready, _here: here }
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -90,11 +143,10 @@ impl Tracks {
 }
 
 impl Known {
-    fn cell(&mut self, track: &Track) -> Arc<OnceCell<Bytes>> {
-        if !self.tracks.contains_key(track) {
+    fn put(&mut self, track: &Track, entry: Entry) {
+        if self.tracks.insert(track.clone(), entry).is_none() {
             self.order.push_back(track.clone());
         }
-        Arc::clone(self.tracks.entry(track.clone()).or_default())
     }
 
     fn forget(&mut self, track: &Track) {
@@ -110,15 +162,15 @@ impl Known {
             let Some(oldest) = self.order.pop_front() else {
                 break;
             };
-            if let Some(cell) = self.tracks.remove(&oldest) {
-                bytes -= weight((&oldest, &cell));
+            if let Some(entry) = self.tracks.remove(&oldest) {
+                bytes -= weight((&oldest, &entry));
             }
         }
     }
 }
 
 /// The size of a cache entry: its response, and its request twice.
-fn weight((track, cell): (&Track, &Arc<OnceCell<Bytes>>)) -> usize {
+fn weight((track, entry): (&Track, &Entry)) -> usize {
     let words = match track {
         Track::Rows { topic, paths } => {
             let paths = paths.iter().map(|path| path.len() + size_of::<String>());
@@ -126,14 +178,11 @@ fn weight((track, cell): (&Track, &Arc<OnceCell<Bytes>>)) -> usize {
         }
         Track::States { topic, path } => topic.len() + path.len(),
     };
-    cell.get().map_or(0, Bytes::len) + 2 * (words + size_of::<Track>()) + 256
-}
-
-fn work_out(cache: &BlockCache, start: Stamp, track: &Track) -> Result<Value, String> {
-    match track {
-        Track::Rows { topic, paths } => rows(cache, start, topic, paths),
-        Track::States { topic, path } => states(cache, start, topic, path),
-    }
+    let answer = match entry {
+        Entry::Ready(answer) => answer.len(),
+        Entry::Working(_) => size_of::<Work>(),
+    };
+    answer + 2 * (words + size_of::<Track>()) + 256
 }
 
 fn query(topic: &str) -> Query {
@@ -159,6 +208,28 @@ impl Fields {
         })
     }
 
+    /// Calls `take` with each message of a topic until it returns false, or until the client is gone.
+    fn each(
+        &mut self,
+        cache: &BlockCache,
+        client: &Client,
+        topic: &str,
+        mut take: impl FnMut(&mut Self, &Message) -> Result<bool, String>,
+    ) -> Result<(), String> {
+        let mut end = Ok(());
+        crate::series::each(cache, &query(topic), HeadClass::Scan, |message| {
+            if !client.is_waiting() {
+                end = Err(ABANDONED.to_owned());
+                return false;
+            }
+            take(self, &message).unwrap_or_else(|error| {
+                end = Err(error);
+                false
+            })
+        })?;
+        end
+    }
+
     /// The value at each path, null where there is none; `None` for a message that cannot be decoded.
     fn of(&mut self, message: &Message) -> Result<Option<Vec<Value>>, String> {
         let decoder = match &mut self.decoder {
@@ -169,89 +240,108 @@ impl Fields {
                 none.insert(made.map_err(|error| error.to_string())?)
             }
         };
+        if message.payload.len() > LARGEST_SHOWN {
+            return Ok(None);
+        }
         let Ok(text) = decoder.json(&message.payload) else {
             return Ok(None);
         };
-        let data: Value = serde_json::from_str(&text).unwrap_or_default();
+        let data = shortened(text.as_bytes(), MOST_ITEMS).unwrap_or_default();
         let value = |path: &FieldPath| path.value(&data).cloned().unwrap_or_default();
         Ok(Some(self.paths.iter().map(value).collect()))
     }
 }
 
-/// `{"rows": [[t, value, …], …]}`. Of `n` messages, every `k`-th, with `k` a power of two.
-fn rows(cache: &BlockCache, start: Stamp, topic: &str, paths: &[String]) -> Result<Value, String> {
-    let mut rows: VecDeque<Value> = VecDeque::new();
-    let (mut every, mut count) = (1_u64, 0_u64);
+/// `{"rows": [[t, value, …], …]}`. Of `n` messages, every `k`-th, with `k` a power of two: so many that there are neither
+/// too many rows nor too many bytes.
+fn rows(
+    cache: &BlockCache,
+    client: &Client,
+    start: Stamp,
+    topic: &str,
+    paths: &[String],
+    most_bytes: usize,
+) -> Result<Value, String> {
+    let mut rows: VecDeque<(usize, Value)> = VecDeque::new();
+    let (mut every, mut count, mut bytes) = (1_u64, 0_u64, 0);
     let mut fields = Fields::new(paths)?;
-    let mut failure = None;
-    crate::series::each(cache, &query(topic), HeadClass::Scan, |message| {
+    fields.each(cache, client, topic, |fields, message| {
         count += 1;
         if !(count - 1).is_multiple_of(every) {
-            return true;
+            return Ok(true);
         }
-        let values = match fields.of(&message) {
-            Ok(Some(values)) => values,
-            Ok(None) => return true,
-            Err(error) => {
-                failure = Some(error);
-                return false;
-            }
+        let Some(values) = fields.of(message)? else {
+            return Ok(true);
         };
         let mut row = vec![json!(message.log_time.since(start))];
         row.extend(values);
-        rows.push_back(row.into());
-        if rows.len() > MOST_ROWS {
+        let row = Value::from(row);
+        let size = size_of_value(&row);
+        bytes += size;
+        rows.push_back((size, row));
+        while rows.len() > MOST_ROWS || (bytes > most_bytes && rows.len() > 1) {
             every *= 2;
             let mut index = 0;
-            rows.retain(|_| {
+            rows.retain(|(size, _)| {
                 index += 1;
-                index % 2 == 1
+                let is_kept = index % 2 == 1;
+                bytes -= if is_kept { 0 } else { *size };
+                is_kept
             });
         }
-        true
+        Ok(true)
     })?;
-    match failure {
-        Some(failure) => Err(failure),
-        None => Ok(json!({ "rows": rows, "messages": count, "every": every })),
-    }
+    let rows: Vec<Value> = rows.into_iter().map(|(_, row)| row).collect();
+    Ok(json!({ "rows": rows, "messages": count, "every": every }))
 }
 
 /// `{"changes": [[t, value], …]}`: the first value, and each that differs from the one before.
-fn states(cache: &BlockCache, start: Stamp, topic: &str, path: &str) -> Result<Value, String> {
+fn states(
+    cache: &BlockCache,
+    client: &Client,
+    start: Stamp,
+    topic: &str,
+    path: &str,
+    most_bytes: usize,
+) -> Result<Value, String> {
     let mut changes: Vec<Value> = Vec::new();
     let mut last: Option<Value> = None;
-    let paths = [path.to_owned()];
-    let mut fields = Fields::new(&paths)?;
-    let mut failure = None;
-    let mut is_cut = false;
-    crate::series::each(cache, &query(topic), HeadClass::Scan, |message| {
-        let values = match fields.of(&message) {
-            Ok(values) => values,
-            Err(error) => {
-                failure = Some(error);
-                return false;
-            }
-        };
+    let (mut is_cut, mut bytes) = (false, 0);
+    let mut fields = Fields::new(&[path.to_owned()])?;
+    fields.each(cache, client, topic, |fields, message| {
+        let values = fields.of(message)?;
         let Some(mut value) = values.and_then(|values| values.into_iter().next()) else {
-            return true;
+            return Ok(true);
         };
         if let Value::String(text) = &mut value {
             *text = text.chars().take(200).collect();
         }
         if last.as_ref() != Some(&value) {
-            if changes.len() >= MOST_CHANGES {
+            bytes += size_of_value(&value);
+            if changes.len() >= MOST_CHANGES || bytes > most_bytes {
                 is_cut = true;
-                return false;
+                return Ok(false);
             }
             changes.push(json!([message.log_time.since(start), value]));
             last = Some(value);
         }
-        true
+        Ok(true)
     })?;
-    match failure {
-        Some(failure) => Err(failure),
-        None => Ok(json!({ "changes": changes, "cut": is_cut })),
-    }
+    Ok(json!({ "changes": changes, "cut": is_cut }))
+}
+
+/// The memory that a value takes, approximately; its text is about as long.
+fn size_of_value(value: &Value) -> usize {
+    let within = match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(size_of_value).sum(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, field)| name.len() + 64 + size_of_value(field))
+            .sum(),
+        _ => 0,
+    };
+    size_of::<Value>() + within
 }
 
 #[cfg(test)]
@@ -263,7 +353,7 @@ mod tests {
         let mut known = Known::default();
         let ask = |known: &mut Known, path: String| {
             let topic = "/odom".to_owned();
-            known.cell(&Track::States { topic, path });
+            known.put(&Track::States { topic, path }, Entry::Ready(Bytes::new()));
         };
         for number in 0..100 {
             ask(&mut known, format!("{number}{}", "x".repeat(10_000)));

@@ -59,6 +59,23 @@ pub(crate) struct Reservation {
     bytes: usize,
 }
 
+/// Whether the client of a request is still there, for the thread that works for it.
+#[derive(Debug, Clone)]
+pub(crate) struct Client(Weak<()>);
+
+impl Client {
+    /// The request keeps the first while it waits.
+    pub fn new() -> (Arc<()>, Self) {
+        let here = Arc::new(());
+        let client = Client(Arc::downgrade(&here));
+        (here, client)
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+}
+
 /// How often a waiting reservation is retried: memory is freed a little after a connection has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 

@@ -17,6 +17,8 @@ use crate::outbox::{Key, Outbox, Outgoing};
 pub(crate) enum Incoming {
     Text(String),
     Binary(Bytes),
+    /// Several pings in a row.
+    Ping,
     /// It violated the WebSocket protocol, or sent too much.
     Broken(Refusal),
     Gone,
@@ -29,7 +31,12 @@ pub(crate) struct Wire {
     limits: ServeLimits,
     heard: Instant,
     asked: Instant,
+    /// Pings of the client since it was last known to read.
+    pings: u32,
 }
+
+/// How many pings of a client are answered before it has to read the answers. They wait outside of the outbox.
+const MOST_PINGS: u32 = 16;
 
 impl Wire {
     pub fn start(socket: WebSocket, outbox: Arc<Outbox>, limits: ServeLimits) -> Self {
@@ -43,7 +50,19 @@ impl Wire {
             limits,
             heard: now,
             asked: now,
+            pings: 0,
         }
+    }
+
+    /// Whether the client is listened to: not while it sends pings and does not read the answers.
+    pub fn is_listening(&mut self) -> bool {
+        if self.pings >= MOST_PINGS {
+            if self.outbox.owes_pong() {
+                return false;
+            }
+            self.pings = 0;
+        }
+        true
     }
 
     /// The client's next message. Cancel-safe.
@@ -55,7 +74,14 @@ impl Wire {
                 Some(Ok(Message::Text(text))) => return Incoming::Text(text.to_string()),
                 Some(Ok(Message::Binary(bytes))) => return Incoming::Binary(bytes),
                 // Answered by the WebSocket library.
-                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                Some(Ok(Message::Ping(_))) => {
+                    self.pings += 1;
+                    if self.pings >= MOST_PINGS {
+                        self.outbox.say(Key::Pong, Message::Pong(Bytes::new()));
+                        return Incoming::Ping;
+                    }
+                }
+                Some(Ok(Message::Pong(_))) => {}
                 Some(Ok(Message::Close(_))) | None => return Incoming::Gone,
                 Some(Err(error)) => {
                     let text = error.to_string();

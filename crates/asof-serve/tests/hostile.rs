@@ -151,6 +151,47 @@ fn with_token() -> Served {
 }
 
 #[test]
+fn a_change_with_the_token_in_its_address_is_carried_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let with_token = ServeOptions {
+        token: Some("0123456789abcdef".to_owned()),
+        annotations: Some(folder.path().join("notes.json")),
+        ..options()
+    };
+    let served = demo_with(1, asof_demo::DemoEncoding::Cdr, &with_token);
+    let post = "POST /api/annotations?token=0123456789abcdef&start=0&text=x HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+    let answer = served.send(post.as_bytes());
+    assert_eq!(answer.status, 200, "{}", answer.head);
+    assert_eq!(answer.json()[0]["text"], "x");
+}
+
+#[test]
+fn a_client_that_pings_and_never_reads_is_not_listened_to() {
+    let served = demo(1);
+    for (path, protocol) in [("/ws", "asof.v1"), ("/", "foxglove.sdk.v1")] {
+        let mut client = served.connect_with(path, protocol);
+        let stream = client.socket.get_mut();
+        stream
+            .set_write_timeout(Some(Duration::from_secs(2)))
+            .expect("a timeout");
+        // A masked ping of 125 bytes.
+        let mut ping = vec![0x89, 0x80 + 125, 0, 0, 0, 0];
+        ping.extend([7; 125]);
+        let many = ping.repeat(500);
+        let most = 64 << 20;
+        let mut sent = 0;
+        while sent < most {
+            match stream.write(&many) {
+                Ok(bytes) => sent += bytes,
+                Err(_) => break,
+            }
+        }
+        assert!(sent < most, "{protocol}: {sent} bytes of pings were taken");
+    }
+    still_serves(&served);
+}
+
+#[test]
 fn without_the_token_there_is_nothing() {
     let served = with_token();
     for path in [

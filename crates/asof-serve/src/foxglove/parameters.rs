@@ -11,9 +11,7 @@ use serde_json::{Value, json};
 use crate::app::App;
 use crate::record::json_of;
 
-/// The most parameter messages that are read, from the beginning.
-const MOST_MESSAGES: usize = 50_000;
-/// The most parameters that are sent.
+/// The most parameters that are known. Others are left out; the values of these stay current.
 const MOST_PARAMETERS: usize = 10_000;
 
 /// The topics of parameters.
@@ -42,7 +40,6 @@ pub(crate) fn values_as_of(app: &App, at: Stamp) -> Result<BTreeMap<String, Valu
     let query = query.between(TimeRange::new(Stamp::MIN, at));
     let mut decoders = Decoders::default();
     let mut known = BTreeMap::new();
-    let mut left = MOST_MESSAGES;
     crate::series::each(&app.cache, &query, HeadClass::Scrub, |message| {
         if let Some(kind) = Kind::of(&message.channel)
             && let Ok(json) = json_of(&mut decoders, &message)
@@ -50,8 +47,7 @@ pub(crate) fn values_as_of(app: &App, at: Stamp) -> Result<BTreeMap<String, Valu
         {
             kind.take(&value, &mut known);
         }
-        left -= 1;
-        left > 0 && known.len() < MOST_PARAMETERS
+        true
     })?;
     Ok(known)
 }
@@ -85,7 +81,7 @@ impl Kind {
                         Some("int32_t") => json!(message["value"].as_f64().map(|n| n as i64)),
                         _ => message["value"].clone(),
                     };
-                    known.insert(name.to_owned(), value);
+                    put(known, name.to_owned(), value);
                 }
             }
             Kind::Ros2 => {
@@ -94,7 +90,7 @@ impl Kind {
                 let list = |field: &str| message[field].as_array().into_iter().flatten();
                 for one in list("new_parameters").chain(list("changed_parameters")) {
                     if let Some((name, value)) = named(one).zip(value_of(&one["value"])) {
-                        known.insert(name, value);
+                        put(known, name, value);
                     }
                 }
                 for name in list("deleted_parameters").filter_map(named) {
@@ -102,6 +98,12 @@ impl Kind {
                 }
             }
         }
+    }
+}
+
+fn put(known: &mut BTreeMap<String, Value>, name: String, value: Value) {
+    if known.len() < MOST_PARAMETERS || known.contains_key(&name) {
+        known.insert(name, value);
     }
 }
 
@@ -162,6 +164,21 @@ mod tests {
             told_as("SPEED", &json!(2.0)).kind.as_deref(),
             Some("float64")
         );
+    }
+
+    #[test]
+    fn with_too_many_parameters_those_that_are_known_stay_current() {
+        let mut known = BTreeMap::new();
+        let mut tell = |name: &str, value: f64| {
+            let message =
+                json!({ "name": name, "type": "float", "value": value, "source": "changed" });
+            Kind::Px4.take(&message, &mut known);
+        };
+        for number in 0..2 * MOST_PARAMETERS {
+            tell(&number.to_string(), 1.0);
+        }
+        tell("7", 2.0);
+        assert_eq!((known.len(), &known["7"]), (MOST_PARAMETERS, &json!(2.0)));
     }
 
     #[test]

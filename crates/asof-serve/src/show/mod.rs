@@ -5,11 +5,14 @@ mod grid;
 mod image;
 mod points;
 
+use std::fmt;
 use std::time::Duration;
 
 use asof_core::{Message, Stamp};
 use asof_decode::{Archetype, Decoders, Record};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::frames::Frames;
 use crate::record::{frame_of, json_of};
@@ -44,7 +47,7 @@ impl Form {
 /// A message in one of the forms: a head in JSON, and bytes.
 #[derive(Debug)]
 pub(crate) struct Shown {
-    pub head: serde_json::Value,
+    pub head: Value,
     /// The message itself as JSON, its fields in the schema's order.
     pub data: Option<String>,
     pub body: Vec<u8>,
@@ -91,6 +94,10 @@ const MIN_RATE_HZ: f64 = 0.1;
 
 /// JSON beyond this length is truncated for display.
 const LONG_JSON: usize = 64 << 10;
+/// The largest message that is shown as text: text takes several times its bytes.
+pub(crate) const LARGEST_SHOWN: usize = 32 << 20;
+/// The most values of a shortened text.
+const MOST_VALUES: usize = 20_000;
 
 impl Show<'_> {
     /// Shows a message in a form. If it cannot be shown, the reason is under `error`.
@@ -132,10 +139,15 @@ impl Show<'_> {
     }
 
     fn json(&mut self, message: &Message) -> Result<Shown, String> {
+        let size = message.payload.len();
+        if size > LARGEST_SHOWN {
+            return Err(format!(
+                "a message of {size} bytes is too large to be shown as text; the limit is {LARGEST_SHOWN}"
+            ));
+        }
         let text = json_of(self.decoders, message)?;
         let data = if text.len() > LONG_JSON {
-            let mut data = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
-            shorten(&mut data, 200);
+            let data = shortened(&text, 200).map_err(|error| error.to_string())?;
             data.to_string()
         } else {
             String::from_utf8(text).map_err(|error| error.to_string())?
@@ -221,30 +233,113 @@ impl Shown {
     }
 }
 
-/// Truncates long texts and lists, and adds how much is missing.
-fn shorten(value: &mut serde_json::Value, most: usize) {
-    match value {
-        serde_json::Value::String(text) if text.len() > 4 * most => {
-            let kept: String = text.chars().take(64).collect();
-            let left_out = text.len() - kept.len();
-            *text = format!("{kept}… ({left_out} more characters)");
+/// Parses a JSON text without its bulk: of long arrays and texts only the start is kept, and what is left out is counted.
+/// So the memory does not depend on the length of the text.
+pub(crate) fn shortened(text: &[u8], most: usize) -> Result<Value, serde_json::Error> {
+    let mut left = MOST_VALUES;
+    let mut parser = serde_json::Deserializer::from_slice(text);
+    Shortened {
+        most,
+        left: &mut left,
+    }
+    .deserialize(&mut parser)
+}
+
+struct Shortened<'a> {
+    /// The most items of an array.
+    most: usize,
+    /// How many more values the whole may have.
+    left: &'a mut usize,
+}
+
+impl Shortened<'_> {
+    fn inner(&mut self) -> Shortened<'_> {
+        Shortened {
+            most: self.most,
+            left: self.left,
         }
-        serde_json::Value::Array(items) => {
-            let left_out = items.len().saturating_sub(most);
-            items.truncate(most);
-            for item in items.iter_mut() {
-                shorten(item, most);
-            }
-            if left_out > 0 {
-                items.push(format!("… ({left_out} more)").into());
+    }
+
+    /// Whether there is room for one more value.
+    fn take(&mut self) -> bool {
+        let has_room = *self.left > 0;
+        *self.left = self.left.saturating_sub(1);
+        has_room
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Shortened<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<Value, D::Error> {
+        parser.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Shortened<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        if text.len() <= 4 * self.most {
+            return Ok(text.into());
+        }
+        let kept: String = text.chars().take(64).collect();
+        let left_out = text.len() - kept.len();
+        Ok(format!("{kept}… ({left_out} more characters)").into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<Value, A::Error> {
+        let mut kept = Vec::new();
+        while kept.len() < self.most && self.take() {
+            let Some(item) = items.next_element_seed(self.inner())? else {
+                return Ok(kept.into());
+            };
+            kept.push(item);
+        }
+        let mut left_out = 0_u64;
+        while items.next_element::<IgnoredAny>()?.is_some() {
+            left_out += 1;
+        }
+        if left_out > 0 {
+            kept.push(format!("… ({left_out} more)").into());
+        }
+        Ok(kept.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut fields: A) -> Result<Value, A::Error> {
+        let mut kept = serde_json::Map::new();
+        while let Some(name) = fields.next_key::<String>()? {
+            if self.take() {
+                kept.insert(name, fields.next_value_seed(self.inner())?);
+            } else {
+                fields.next_value::<IgnoredAny>()?;
             }
         }
-        serde_json::Value::Object(fields) => {
-            for (_, field) in fields {
-                shorten(field, most);
-            }
-        }
-        _ => {}
+        Ok(kept.into())
     }
 }
 
@@ -273,10 +368,19 @@ mod tests {
 
     #[test]
     fn long_lists_are_cut_and_say_so() {
-        let mut value = serde_json::json!({ "a": vec![0; 500], "b": "x".repeat(2000) });
-        shorten(&mut value, 200);
+        let text = serde_json::json!({ "a": vec![0; 500], "b": "x".repeat(2000), "c": [null, true, -1, 1.5] });
+        let value = shortened(text.to_string().as_bytes(), 200).expect("it is JSON");
+        assert_eq!(value["c"], text["c"]);
         assert_eq!(value["a"].as_array().map(Vec::len), Some(201));
         assert_eq!(value["a"][200], "… (300 more)");
         assert!(value["b"].as_str().is_some_and(|text| text.len() < 120));
+    }
+
+    #[test]
+    fn lists_within_lists_are_cut_to_a_number_of_values_together() {
+        let text = serde_json::json!(vec![vec![vec![0; 150]; 150]; 150]).to_string();
+        let value = shortened(text.as_bytes(), 200).expect("it is JSON");
+        assert!(value.to_string().len() < 10 * MOST_VALUES);
+        assert_eq!(value[0][0], serde_json::json!(vec![0; 150]));
     }
 }
