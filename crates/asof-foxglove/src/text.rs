@@ -65,21 +65,30 @@ pub enum ServerText {
     Unknown,
 }
 
+/// A field that is null is absent, as some servers have it.
+fn null_is_absent<'de, D, T>(from: D) -> Result<T, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
 /// A server's name and capabilities.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerInfo {
     /// Its name.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub name: String,
     /// The server's capabilities: `time`, `parameters`, `connectionGraph`, ….
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub capabilities: Vec<String>,
     /// Message encodings that clients may publish.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub supported_encodings: Vec<String>,
     /// Further metadata. Values may be of any type: some servers send numbers.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub metadata: serde_json::Map<String, Value>,
     /// An identifier that stays the same for as long as the channel identifiers are valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]

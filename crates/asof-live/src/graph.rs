@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use asof_core::Channel;
 use asof_formats::Definitions;
@@ -52,12 +53,19 @@ pub(crate) trait Interest: Send + Sync {
     fn appeared(&self, publisher: &Publisher);
     /// Nothing on this key is wanted any more.
     fn retired(&self, key: &str);
+    /// Nobody publishes on this key any more.
+    fn idle(&self, key: &str);
 }
+
+/// So many subscriptions are declared at a time.
+const PARALLEL_SUBSCRIPTIONS: usize = 8;
 
 /// The publishers, and the observers of changes.
 #[derive(Default)]
 pub(crate) struct Graph {
     state: Mutex<State>,
+    /// When the last publisher appeared.
+    changed: Mutex<Option<Instant>>,
     interests: Mutex<Vec<Weak<dyn Interest>>>,
 }
 
@@ -105,8 +113,44 @@ impl Graph {
         described
     }
 
+    /// Adds publishers that were discovered together, some at a time.
+    pub fn appeared_together(&self, publishers: Vec<(String, Publisher)>) {
+        let share = publishers.len().div_ceil(PARALLEL_SUBSCRIPTIONS).max(1);
+        let mut publishers = publishers.into_iter();
+        std::thread::scope(|scope| {
+            loop {
+                let some: Vec<_> = publishers.by_ref().take(share).collect();
+                if some.is_empty() {
+                    return;
+                }
+                let add = move || {
+                    for (name, publisher) in some {
+                        self.appeared(name, publisher);
+                    }
+                };
+                if publishers.len() == 0 {
+                    // The last share, or the only one, needs no thread.
+                    return add();
+                }
+                scope.spawn(add);
+            }
+        });
+    }
+
+    /// When the last publisher appeared.
+    pub fn changed(&self) -> Option<Instant> {
+        *self.changed.lock()
+    }
+
+    /// How many publishers there are.
+    pub fn len(&self) -> usize {
+        let state = self.state.lock();
+        state.publishers.len() + state.shadowed.len()
+    }
+
     /// Adds a publisher under a name, and notifies the observers.
     pub fn appeared(&self, name: String, publisher: Publisher) {
+        *self.changed.lock() = Some(Instant::now());
         let publisher = Arc::new(publisher);
         let retired = {
             let mut state = self.state.lock();
@@ -133,14 +177,21 @@ impl Graph {
     /// Removes a publisher; with the last one on a key, the type of the key too: topics may come and go for as long as
     /// the robot runs.
     pub fn gone(&self, name: &str) {
-        let back = {
+        let (idle, back) = {
             let mut state = self.state.lock();
             state.shadowed.remove(name);
             let Some(gone) = state.remove(name) else {
                 return;
             };
-            state.uncover(&gone.channel.topic)
+            let is_idle = !state.channels.contains_key(&gone.key);
+            let idle = is_idle.then(|| gone.key.clone());
+            (idle, state.uncover(&gone.channel.topic))
         };
+        if let Some(key) = idle {
+            for interest in self.interested() {
+                interest.idle(&key);
+            }
+        }
         for (name, publisher) in back {
             self.appeared(name, Publisher::clone(&publisher));
         }
@@ -298,6 +349,8 @@ mod tests {
         fn retired(&self, key: &str) {
             self.0.lock().push(format!("-{key}"));
         }
+
+        fn idle(&self, _key: &str) {}
     }
 
     fn publisher(graph: &Graph, key: &str, topic: &str, origin: Origin) -> Publisher {

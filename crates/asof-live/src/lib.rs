@@ -52,7 +52,7 @@ pub use sample::{Sample, SamplePayload};
 pub use source::{LiveSource, RecentOptions};
 pub use subscribe::Subscription;
 pub use transforms::{Broadcaster, FilterStats, LiveTransforms, TransformFilter, TransformStats};
-pub use watch::{TopicRate, Watch};
+pub use watch::{SequenceGaps, TopicRate, Watch};
 pub use window::{FromSample, LiveWindow, SampleError, WindowBuilder};
 
 /// Opens a session with the robot at an address; see [`Address`] for its forms.

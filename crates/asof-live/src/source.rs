@@ -133,12 +133,12 @@ pub struct LiveSource {
     subscriptions: Vec<Subscription>,
     /// When the connection was last checked.
     looked: Mutex<Option<Instant>>,
-    summary: Mutex<Option<Told>>,
+    summary: Mutex<Option<CachedSummary>>,
 }
 
 /// A cached summary, and what it was made from: the store's summary, the count of refused messages, and the robot's
 /// info.
-struct Told {
+struct CachedSummary {
     of: Arc<Summary>,
     refused: u64,
     problems: Vec<Problem>,
@@ -201,6 +201,13 @@ impl LiveSource {
             }
             thread::sleep(TYPE_POLL_INTERVAL);
         }
+    }
+
+    /// Whether topics still appear, or wait for the definitions of their types.
+    pub fn is_discovering(&self) -> bool {
+        let is_quiet = |since: Instant| since.elapsed() >= DISCOVERY_QUIET_TIME;
+        let is_settled = !self.inner.has_undescribed.load(Ordering::Acquire);
+        !(is_settled && self.robot.inner.graph.changed().is_none_or(is_quiet))
     }
 
     /// Waits until each known topic has had a message, until `deadline` at the latest. Returns whether each has.
@@ -350,7 +357,14 @@ impl Source for LiveSource {
                 offset: 0,
             })
             .collect();
-        summary.problems.extend(problems.iter().cloned());
+        // A problem of a topic that was not asked for is none of this source.
+        let topics = kept.topics();
+        let is_ours = |problem: &&Problem| {
+            let topic = problem.topic.as_deref();
+            topic.is_none_or(|topic| topics.contains(&topic))
+        };
+        let problems_here = problems.iter().filter(is_ours);
+        summary.problems.extend(problems_here.cloned());
         if refused > 0 {
             let text = format!(
                 "{refused} messages were dropped: they came on more raw keys than are followed; \
@@ -364,7 +378,7 @@ impl Source for LiveSource {
             }
         }
         let summary = Arc::new(summary);
-        *made = Some(Told {
+        *made = Some(CachedSummary {
             of: kept,
             refused,
             problems,

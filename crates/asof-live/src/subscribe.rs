@@ -1,6 +1,7 @@
 //! Subscriptions: one for each exact key of the accepted topics.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -26,9 +27,14 @@ struct Topics {
     keys: Mutex<HashMap<String, Held>>,
     /// By the same keys: announcements for publishers that need to know their subscribers.
     announced: Mutex<HashMap<String, Held>>,
+    /// Keys without a publisher, the longest first.
+    idle: Mutex<VecDeque<String>>,
     /// Messages on more raw keys than are followed.
     refused: Arc<AtomicU64>,
 }
+
+/// At most this many keys without a publisher stay subscribed: one that comes back loses nothing.
+const MOST_IDLE: usize = 256;
 
 impl Subscription {
     pub(crate) fn new(robot: &Arc<Inner>, wants: Wants, callback: Callback) -> Self {
@@ -39,6 +45,7 @@ impl Subscription {
                 callback,
                 keys: Mutex::default(),
                 announced: Mutex::default(),
+                idle: Mutex::default(),
                 refused: Arc::default(),
             }),
         }
@@ -95,17 +102,46 @@ impl Interest for Topics {
             announced.insert(key.clone(), held);
         }
         drop(announced);
-        let mut keys = self.keys.lock();
-        if keys.contains_key(key) {
+        self.idle.lock().retain(|idle| idle != key);
+        // Taken before it is subscribed, and subscribed without the lock: the transport may call back at once.
+        if let Entry::Vacant(place) = self.keys.lock().entry(key.clone()) {
+            place.insert(Box::new(()));
+        } else {
             return;
         }
         let asked = robot.asked_of(&publisher.channel.topic);
         let callback = Arc::clone(&self.callback);
-        match robot.transport.subscribe(publisher, asked, callback) {
-            Ok(held) => {
-                keys.insert(key.clone(), held);
+        let subscribed = robot.transport.subscribe(publisher, asked, callback);
+        let mut keys = self.keys.lock();
+        // What was retired meanwhile is not wanted any more.
+        let unused = match (subscribed, keys.get_mut(key)) {
+            (Ok(held), Some(place)) => std::mem::replace(place, held),
+            (Ok(held), None) => held,
+            (Err(error), _) => {
+                tracing::warn!("{error}");
+                keys.remove(key).unwrap_or(Box::new(()))
             }
-            Err(error) => tracing::warn!("{error}"),
+        };
+        drop(keys);
+        drop(unused);
+    }
+
+    fn idle(&self, key: &str) {
+        if !self.keys.lock().contains_key(key) {
+            return;
+        }
+        let oldest = {
+            let mut idle = self.idle.lock();
+            idle.retain(|known| known != key);
+            idle.push_back(key.to_owned());
+            if idle.len() > MOST_IDLE {
+                idle.pop_front()
+            } else {
+                None
+            }
+        };
+        if let Some(oldest) = oldest {
+            self.retired(&oldest);
         }
     }
 

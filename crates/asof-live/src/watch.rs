@@ -1,6 +1,6 @@
 //! Statistics of a robot's topics: rates, bandwidth, jitter, drops.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use asof_core::Stamp;
@@ -19,17 +19,17 @@ pub struct Watch {
 pub struct TopicRate {
     /// Its name.
     pub topic: String,
-    /// Its type.
+    /// Its type; several, separated by commas, where publishers disagree.
     pub type_name: String,
     /// Messages so far.
     pub messages: u64,
     /// Bytes so far.
     pub bytes: u64,
-    /// Messages per second, recently.
+    /// Messages per second, over the last ten seconds.
     pub hertz: f64,
-    /// Bytes per second, recently.
+    /// Bytes per second, over the same time.
     pub bytes_per_second: f64,
-    /// The average deviation of the time between two messages from its mean, in seconds.
+    /// The average deviation of the time between two messages from its mean, in seconds, over the same time.
     pub jitter: f64,
     /// When the last message was received.
     pub last: Option<Stamp>,
@@ -55,22 +55,50 @@ impl TopicRate {
     }
 }
 
-/// The weight of the last message in the moving averages.
-const WEIGHT: f64 = 0.1;
+/// The rate is measured over the arrivals of this long, as `ros2 topic hz` does: a burst after a stall does not change it.
+const WINDOW: i64 = 10_000_000_000;
+/// At most this many arrivals, and at least two: a slow topic has a rate too.
+const MOST_ARRIVALS: usize = 4_096;
 /// At most this many publishers of one topic have their sequence numbers tracked; more than any robot has.
 const MOST_PUBLISHERS: usize = 1_000;
 
+/// Counts messages that are missing in the publishers' own sequence numbers.
+#[derive(Debug, Clone, Default)]
+pub struct SequenceGaps {
+    publishers: HashMap<[u8; 16], i64>,
+    /// Messages that are missing so far.
+    pub lost: u64,
+}
+
+impl SequenceGaps {
+    /// Notes a message that was received.
+    pub fn note(&mut self, sample: &Sample) {
+        let (Some(publisher), Some(sequence)) = (sample.publisher, sample.sequence) else {
+            return;
+        };
+        let is_new = !self.publishers.contains_key(&publisher);
+        if is_new && self.publishers.len() >= MOST_PUBLISHERS {
+            return;
+        }
+        let Some(before) = self.publishers.insert(publisher, sequence) else {
+            return;
+        };
+        // A publisher that restarts its sequence has not lost anything.
+        let missing = sequence.saturating_sub(before).saturating_sub(1);
+        self.lost = self
+            .lost
+            .saturating_add(u64::try_from(missing).unwrap_or(0));
+    }
+}
+
 #[derive(Default)]
 struct Meter {
-    type_name: String,
+    types: Vec<String>,
     messages: u64,
     bytes: u64,
-    last: Option<Stamp>,
-    period: Option<f64>,
-    size: f64,
-    jitter: f64,
-    lost: u64,
-    sequences: HashMap<[u8; 16], i64>,
+    /// When the last messages were received, and their sizes.
+    arrivals: VecDeque<(Stamp, u64)>,
+    gaps: SequenceGaps,
 }
 
 impl Watch {
@@ -85,7 +113,10 @@ impl Watch {
                 let channel = &publisher.channel;
                 let mut seen = seen.lock();
                 let meter = seen.entry(channel.topic.clone()).or_default();
-                channel.type_name().clone_into(&mut meter.type_name);
+                let kind = channel.type_name();
+                if !meter.types.iter().any(|known| known == kind) {
+                    meter.types.push(kind.to_owned());
+                }
             }
             is_wanted
         };
@@ -132,53 +163,64 @@ impl Watch {
 
 impl Meter {
     fn note(&mut self, sample: &Sample) {
-        let size = sample.payload.len() as f64;
+        let (size, received) = (sample.payload.len() as u64, sample.received);
         self.messages += 1;
-        self.bytes += sample.payload.len() as u64;
-        self.size += (size - self.size) * if self.messages == 1 { 1.0 } else { WEIGHT };
-        if let Some(last) = self.last.replace(sample.received) {
-            let elapsed = sample.received.since(last).max(0) as f64 * 1e-9;
-            let usual = *self.period.get_or_insert(elapsed);
-            self.jitter += ((elapsed - usual).abs() - self.jitter) * WEIGHT;
-            self.period = Some(usual + (elapsed - usual) * WEIGHT);
+        self.bytes += size;
+        let last = self.arrivals.back().map(|(last, _)| *last);
+        if last.is_some_and(|last| received < last) {
+            // The clock was set back: what came before is of another time.
+            self.arrivals.clear();
         }
-        if let (Some(publisher), Some(sequence)) = (sample.publisher, sample.sequence) {
-            if self.sequences.len() >= MOST_PUBLISHERS && !self.sequences.contains_key(&publisher) {
-                return;
-            }
-            let before = self.sequences.insert(publisher, sequence);
-            let missing = before.map_or(0, |before| sequence.saturating_sub(before) - 1);
-            // A publisher that restarts its sequence has not lost anything.
-            self.lost += u64::try_from(missing).unwrap_or(0);
+        self.arrivals.push_back((received, size));
+        while self.arrivals.len() > 2
+            && (self.arrivals.len() > MOST_ARRIVALS || received.since(self.arrivals[0].0) > WINDOW)
+        {
+            self.arrivals.pop_front();
         }
+        self.gaps.note(sample);
     }
 
     fn rate(&self, topic: &str, now: Stamp) -> TopicRate {
-        let silence = self
-            .last
-            .map_or(0.0, |last| now.since(last).max(0) as f64 * 1e-9);
-        // The rate of a silent topic decays, instead of keeping its last value for ever.
-        let period = self.period.map(|period| {
-            if silence > 2.0 * period {
-                silence
-            } else {
-                period
-            }
-        });
-        let hertz = period
-            .filter(|period| *period > 0.0)
-            .map_or(0.0, |period| 1.0 / period);
+        let (hertz, bytes_per_second, jitter) = self.measured(now);
         TopicRate {
             topic: topic.to_owned(),
-            type_name: self.type_name.clone(),
+            type_name: self.types.join(", "),
             messages: self.messages,
             bytes: self.bytes,
             hertz,
-            bytes_per_second: hertz * self.size,
-            jitter: self.jitter,
-            last: self.last,
-            lost: self.lost,
+            bytes_per_second,
+            jitter,
+            last: self.arrivals.back().map(|(last, _)| *last),
+            lost: self.gaps.lost,
         }
+    }
+
+    /// Rate, bandwidth and jitter over the same window.
+    fn measured(&self, now: Stamp) -> (f64, f64, f64) {
+        let old = self
+            .arrivals
+            .partition_point(|(at, _)| now.since(*at) > WINDOW);
+        let skipped = old.min(self.arrivals.len().saturating_sub(2));
+        let window = || self.arrivals.iter().skip(skipped);
+        let (Some(first), Some(last)) = (window().next(), self.arrivals.back()) else {
+            return (0.0, 0.0, 0.0);
+        };
+        let periods = || window().zip(window().skip(1));
+        let periods = || periods().map(|((one, _), (other, _))| other.since(*one));
+        let count = periods().count();
+        let silence = now.since(last.0);
+        // Silent for longer than ever, and longer than a stall of the network: the rate falls.
+        let is_silent = silence > periods().max().unwrap_or(0).max(1_000_000_000);
+        let span = last.0.since(first.0) + if is_silent { silence } else { 0 };
+        if count == 0 || span <= 0 {
+            return (0.0, 0.0, 0.0);
+        }
+        let seconds = span as f64 * 1e-9;
+        let bytes: u64 = window().skip(1).map(|(_, size)| size).sum();
+        let mean = last.0.since(first.0) as f64 / count as f64;
+        let deviation: f64 = periods().map(|period| (period as f64 - mean).abs()).sum();
+        let jitter = deviation / count as f64 * 1e-9;
+        (count as f64 / seconds, bytes as f64 / seconds, jitter)
     }
 }
 
@@ -210,6 +252,34 @@ mod tests {
         let rate = meter.rate("/t", (49 * 10_000_000).into());
         assert!((rate.hertz - 100.0).abs() < 1e-6 && rate.jitter < 1e-9);
         assert!((rate.bytes_per_second - 1000.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn bursts_and_stalls_do_not_change_the_mean() {
+        let mut meter = Meter::default();
+        // 200 a second, of which a network holds back 300 ms at a time.
+        for n in 0..4_000_i64 {
+            let sent = n * 5_000_000;
+            let received = (sent / 300_000_000 + 1) * 300_000_000;
+            meter.note(&sample(received, n));
+            // A window that is full: one burst more or less is three in a hundred.
+            if n > 2_000 {
+                for after in [0, 100_000_000, 299_000_000] {
+                    let rate = meter.rate("/t", (received + after).into());
+                    assert!((rate.hertz - 200.0).abs() < 10.0, "{} at {n}", rate.hertz);
+                    assert!((rate.bytes_per_second - 2_000.0).abs() < 100.0);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_hostile_sequence_number_is_counted_and_no_more() {
+        let mut meter = Meter::default();
+        for sequence in [i64::MIN, i64::MAX, i64::MIN, i64::MAX, 0, -1] {
+            meter.note(&sample(1, sequence));
+        }
+        assert!(meter.rate("/t", 9.into()).lost > 0);
     }
 
     #[test]

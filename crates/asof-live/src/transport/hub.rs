@@ -4,16 +4,19 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use asof_core::Stamp;
 use parking_lot::Mutex;
 
 use super::Held;
 use crate::Sample;
+use crate::ros::is_latched;
 use crate::subscribe::Callback;
 
 /// Delivers samples to the subscribers of their key.
 ///
-/// A server sends latched messages once per connection. So the last message of each key is kept here for later
-/// subscribers on the same connection, within a budget.
+/// A server sends latched messages once per connection. So the last message of each latched key is kept here for later
+/// subscribers on the same connection, within a budget. A key that has had one message alone may be latched without saying so.
+/// Volatile messages are of their time, and are not repeated.
 #[derive(Default)]
 pub(crate) struct Hub {
     lanes: Mutex<Lanes>,
@@ -33,6 +36,8 @@ struct Lanes {
 struct Lane {
     callbacks: Vec<(u64, Callback)>,
     last: Option<Sample>,
+    /// Whether a message has come.
+    is_heard: bool,
 }
 
 /// The most bytes of last messages that are kept in total.
@@ -49,7 +54,9 @@ impl Hub {
             lane.last.clone()
         };
         self.version.fetch_add(1, Ordering::Release);
-        if let Some(sample) = last {
+        if let Some(mut sample) = last {
+            // This subscriber receives it now: its time does not go back.
+            sample.received = Stamp::now();
             callback(sample);
         }
         Box::new(Ticket {
@@ -79,7 +86,9 @@ impl Hub {
             let before = lane.last.take().map_or(0, |last| last.weight());
             let weight = sample.weight();
             let without = kept.saturating_sub(before);
-            let fits = without.saturating_add(weight) <= MOST_KEPT;
+            let is_kept = !lane.is_heard || is_latched(&sample.channel);
+            lane.is_heard = true;
+            let fits = is_kept && without.saturating_add(weight) <= MOST_KEPT;
             lane.last = fits.then(|| sample.clone());
             let callbacks = lane.callbacks.iter().map(|(_, callback)| callback);
             let callbacks = callbacks.cloned().collect();
@@ -129,7 +138,37 @@ mod tests {
     use bytes::Bytes;
 
     fn sample(payload: Vec<u8>) -> Sample {
-        Sample::new(Arc::default(), Bytes::from(payload))
+        let channel = asof_core::Channel {
+            topic: "/tf_static".to_owned(),
+            ..asof_core::Channel::default()
+        };
+        Sample::new(Arc::new(channel), Bytes::from(payload))
+    }
+
+    #[test]
+    fn a_volatile_message_is_not_repeated_and_a_latched_one_comes_now() {
+        let hub = Arc::new(Hub::default());
+        let (_, callback) = counter();
+        let _early = (
+            hub.subscribe("/scan", &callback),
+            hub.subscribe("/tf_static", &callback),
+        );
+        for _ in 0..2 {
+            hub.deliver("/scan", Sample::new(Arc::default(), Bytes::new()));
+        }
+        let mut fixed = sample(vec![1]);
+        fixed.received = 5.into();
+        hub.deliver("/tf_static", fixed);
+        let times = Arc::<Mutex<Vec<Stamp>>>::default();
+        let noted = Arc::clone(&times);
+        let callback: Callback = Arc::new(move |sample: Sample| noted.lock().push(sample.received));
+        let before = Stamp::now();
+        let _late = (
+            hub.subscribe("/scan", &callback),
+            hub.subscribe("/tf_static", &callback),
+        );
+        let times = times.lock();
+        assert!(times.len() == 1 && times[0] >= before, "{times:?}");
     }
 
     fn counter() -> (Arc<AtomicU64>, Callback) {

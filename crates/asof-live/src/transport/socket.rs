@@ -81,6 +81,8 @@ const MOST_BYTES: usize = 256 << 20;
 const MOST_UNSENT: usize = 16 << 20;
 /// How long connecting and the handshake may take.
 const CONNECT: Duration = Duration::from_secs(3);
+/// How long a peer may take to answer that the connection is closed.
+const CLOSE: Duration = Duration::from_millis(500);
 /// How often the protocol's `tick` runs.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// A silent peer is pinged after the first time, and given up after the second.
@@ -208,7 +210,11 @@ fn converse<C: Conversation>(
                     Message::Binary(bytes) => {
                         is_of_it = conversation.binary(bytes, &mut out, &line.losses);
                     }
-                    Message::Close(_) => return "it closed the connection".to_owned(),
+                    Message::Close(_) => {
+                        // The answer to it is queued.
+                        part(&mut socket);
+                        return "it closed the connection".to_owned();
+                    }
                     Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
                 }
             }
@@ -246,10 +252,23 @@ fn converse<C: Conversation>(
             }
         }
     }
-    // The peer should know; whether it still receives this does not matter.
     drop(socket.close(None));
-    drop(socket.flush());
+    part(&mut socket);
     "it is no longer needed".to_owned()
+}
+
+/// Ends the handshake of closing: sends what is queued, and waits a moment for the peer's word, so that neither side sees the
+/// connection break off.
+fn part(socket: &mut WebSocket<TcpStream>) {
+    let until = Instant::now() + CLOSE;
+    while Instant::now() < until {
+        let gone = socket.flush().and_then(|()| socket.read().map(drop));
+        match gone {
+            Ok(()) => {}
+            Err(Error::Io(cause)) if is_timeout(cause.kind()) => {}
+            Err(_) => return,
+        }
+    }
 }
 
 fn is_timeout(kind: ErrorKind) -> bool {

@@ -2,19 +2,19 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use asof_core::{Channel, Schema, Stamp};
+use asof_core::{Channel, Problem, Schema, Stamp};
 use parking_lot::Mutex;
 use zenoh::Wait;
 use zenoh::query::{ConsolidationMode, QueryTarget, ReplyKeyExpr};
 use zenoh::sample::SampleKind;
 use zenoh_ext::{AdvancedSubscriberBuilderExt, HistoryConfig, RecoveryConfig};
 
-use super::{Held, Transport};
+use super::{Held, Losses, Transport};
 use crate::describe::{DESCRIBE_TIMEOUT, Described};
 use crate::error::said;
 use crate::graph::{Graph, Origin};
@@ -40,7 +40,15 @@ pub(crate) struct ZenohTransport {
     pub domain: u32,
     /// Keep the liveliness subscriptions alive.
     _tokens: Vec<zenoh::pubsub::Subscriber<()>>,
+    losses: Arc<Losses>,
 }
+
+/// At most this many publishers, and as many services, are followed, as over the other transports.
+const MOST_PUBLISHERS: usize = 20_000;
+/// At most this many changes of tokens wait.
+const MOST_CHANGES: usize = 65_536;
+/// So many tokens are read before their topics are subscribed.
+const BATCH: usize = 1_000;
 
 enum Change {
     Appeared(String),
@@ -52,17 +60,19 @@ impl ZenohTransport {
         let session = zenoh::open(configuration(address)?)
             .wait()
             .map_err(|cause| LiveError::session(address, &cause))?;
-        let (changes, events) = mpsc::channel();
+        let (changes, events) = mpsc::sync_channel(MOST_CHANGES);
+        let losses = Arc::<Losses>::default();
         let mut expressions = vec![tokens_of_domain(address.domain)];
         expressions.extend(BRIDGE_TOKENS.map(str::to_owned));
         let tokens = expressions
             .iter()
-            .map(|expression| watch_tokens(&session, expression, changes.clone()))
+            .map(|expression| watch_tokens(&session, expression, changes.clone(), &losses))
             .collect::<Result<_, LiveError>>()?;
         let directory = Directory {
             session: session.clone(),
             graph: Arc::downgrade(graph),
             services: HashMap::new(),
+            losses: Arc::clone(&losses),
         };
         // Subscriptions are made on a separate thread: within the transport's callback they could wait for it.
         thread::Builder::new()
@@ -73,6 +83,7 @@ impl ZenohTransport {
             session,
             domain: address.domain,
             _tokens: tokens,
+            losses,
         })
     }
 
@@ -218,6 +229,10 @@ impl Transport for ZenohTransport {
         self.domain
     }
 
+    fn problems(&self) -> Vec<Problem> {
+        self.losses.problems("zenoh")
+    }
+
     fn as_zenoh(&self) -> Option<&ZenohTransport> {
         Some(self)
     }
@@ -237,6 +252,7 @@ struct Directory {
     graph: Weak<Graph>,
     /// Type description services, by their tokens: their nodes, and the keys to call them on.
     services: HashMap<String, (Node, TopicKey)>,
+    losses: Arc<Losses>,
 }
 
 /// A node: its session, and its name there.
@@ -244,70 +260,87 @@ type Node = (String, String);
 
 impl Directory {
     fn follow(mut self, events: &Receiver<Change>) {
-        while let Ok(change) = events.recv() {
+        while let Ok(first) = events.recv() {
             let Some(graph) = self.graph.upgrade() else {
                 return;
             };
-            match change {
-                Change::Gone(key) => {
-                    self.services.remove(&key);
-                    graph.gone(&key);
+            let mut found = Vec::new();
+            let more = events.try_iter().take(BATCH);
+            for change in std::iter::once(first).chain(more) {
+                match change {
+                    Change::Gone(key) => {
+                        self.add(&graph, std::mem::take(&mut found));
+                        self.services.remove(&key);
+                        graph.gone(&key);
+                    }
+                    Change::Appeared(key) => found.extend(self.appeared(&graph, key)),
                 }
-                Change::Appeared(key) => self.appeared(&graph, key),
             }
+            self.add(&graph, found);
         }
     }
 
-    fn appeared(&mut self, graph: &Arc<Graph>, key: String) {
+    /// Adds publishers, and asks their nodes for missing types.
+    fn add(&self, graph: &Arc<Graph>, mut found: Vec<(String, Publisher)>) {
+        let room = MOST_PUBLISHERS.saturating_sub(graph.len());
+        for _ in room..found.len() {
+            Losses::count(&self.losses.crowded);
+        }
+        found.truncate(room);
+        let mut asked = Vec::new();
+        for (_, publisher) in &found {
+            if let Origin::Token(token, topic) = &publisher.origin
+                && publisher.described.is_pending()
+                && let Some(service) = self.service_of(token)
+            {
+                let described = Arc::clone(&publisher.described);
+                asked.push((service.clone(), topic.clone(), described));
+            }
+        }
+        graph.appeared_together(found);
+        for (service, topic, described) in asked {
+            self.ask(&service, &topic, &described);
+        }
+    }
+
+    fn service_of(&self, token: &Token) -> Option<&TopicKey> {
+        let is_same = |node: &Node| node.0 == token.session && node.1 == token.node;
+        let mut services = self.services.values();
+        services
+            .find(|(node, _)| is_same(node))
+            .map(|(_, service)| service)
+    }
+
+    /// The publisher that a token announces.
+    fn appeared(&mut self, graph: &Arc<Graph>, key: String) -> Option<(String, Publisher)> {
         if key.starts_with("@/") || BridgeToken::is_older(&key) {
             match BridgeToken::parse(&key) {
-                Ok(Some(token)) => bridged(graph, key, token),
+                Ok(Some(token)) => return Some((key, bridged(graph, token))),
                 // A subscriber, a service, an action, or the bridge itself.
                 Ok(None) => {}
                 Err(error) => tracing::warn!("{error}; it is skipped"),
             }
-            return;
+            return None;
         }
         let token = match Token::parse(&key) {
             Ok(token) => token,
-            Err(error) => return tracing::warn!("{error}; it is skipped"),
+            Err(error) => {
+                tracing::warn!("{error}; it is skipped");
+                return None;
+            }
         };
         if let Some(service) = token.description_key() {
             let node = (token.session, token.node);
             self.serve(graph, &node, &service);
-            self.services.insert(key, (node, service));
-        } else if let Some(topic) = token.topic_key() {
-            self.publish(graph, key, token, &topic);
+            if self.services.len() < MOST_PUBLISHERS {
+                self.services.insert(key, (node, service));
+            } else {
+                Losses::count(&self.losses.crowded);
+            }
+            return None;
         }
-    }
-
-    fn publish(&self, graph: &Arc<Graph>, name: String, token: Token, topic: &TopicKey) {
-        let key = topic.to_string();
-        let qos = token.topic.as_ref().map(|topic| topic.qos);
-        let described = graph.described(&key, |definitions| {
-            let metadata = qos.map(|qos| ("rmw_zenoh_qos", qos.to_text()));
-            let type_name = ros_type_name(&topic.dds_type);
-            let hash = Some(topic.type_hash.as_str());
-            Described::ros2(&topic.topic, type_name, hash, metadata, definitions)
-        });
-        let known = described.known();
-        let is_same = |node: &Node| node.0 == token.session && node.1 == token.node;
-        let mut services = self.services.values();
-        let service = services
-            .find(|(node, _)| known.is_pending && is_same(node))
-            .map(|(_, service)| service.clone());
-        let publisher = Publisher {
-            node: token.node.clone(),
-            key,
-            qos,
-            channel: known.channel,
-            described: Arc::clone(&described),
-            origin: Origin::Token(Box::new(token), topic.clone()),
-        };
-        graph.appeared(name, publisher);
-        if let Some(service) = service {
-            self.ask(&service, topic, &described);
-        }
+        let topic = token.topic_key()?;
+        Some((key, published(graph, token, topic)))
     }
 
     /// A type description service appeared: asks it for the missing types of its node.
@@ -360,22 +393,41 @@ impl Directory {
     }
 }
 
+/// A publisher of rmw_zenoh.
+fn published(graph: &Arc<Graph>, token: Token, topic: TopicKey) -> Publisher {
+    let key = topic.to_string();
+    let qos = token.topic.as_ref().map(|topic| topic.qos);
+    let described = graph.described(&key, |definitions| {
+        let metadata = qos.map(|qos| ("rmw_zenoh_qos", qos.to_text()));
+        let type_name = ros_type_name(&topic.dds_type);
+        let hash = Some(topic.type_hash.as_str());
+        Described::ros2(&topic.topic, type_name, hash, metadata, definitions)
+    });
+    Publisher {
+        node: token.node.clone(),
+        key,
+        qos,
+        channel: described.known().channel,
+        described,
+        origin: Origin::Token(Box::new(token), topic),
+    }
+}
+
 /// A DDS publisher that a bridge publishes on a bare key.
-fn bridged(graph: &Arc<Graph>, name: String, token: BridgeToken) {
+fn bridged(graph: &Arc<Graph>, token: BridgeToken) -> Publisher {
     let described = graph.described(&token.key, |definitions| {
         let metadata = Some(("bridge_qos", token.qos.to_text()));
         let type_name = token.type_name.clone();
         Described::ros2(&token.topic(), type_name, None, metadata, definitions)
     });
-    let publisher = Publisher {
+    Publisher {
         node: String::new(),
         key: token.key.clone(),
         qos: Some(token.qos),
         channel: described.known().channel,
         described,
         origin: Origin::Bridge(token),
-    };
-    graph.appeared(name, publisher);
+    }
 }
 
 fn schema_in(
@@ -392,8 +444,10 @@ fn schema_in(
 fn watch_tokens(
     session: &zenoh::Session,
     expression: &str,
-    changes: Sender<Change>,
+    changes: SyncSender<Change>,
+    losses: &Arc<Losses>,
 ) -> Result<zenoh::pubsub::Subscriber<()>, LiveError> {
+    let losses = Arc::clone(losses);
     session
         .liveliness()
         .declare_subscriber(expression.to_owned())
@@ -406,7 +460,9 @@ fn watch_tokens(
                 SampleKind::Delete => Change::Gone(key),
             };
             // The receiver is gone when the session is being closed.
-            let _ = changes.send(change);
+            if let Err(mpsc::TrySendError::Full(_)) = changes.try_send(change) {
+                Losses::count(&losses.crowded);
+            }
         })
         .wait()
         .map_err(|cause| LiveError::Zenoh {
