@@ -688,8 +688,8 @@ fn a_robot_that_is_not_there_is_waited_for() {
             said.contains("no answer from tcp/127.0.0.1")
         });
         let (code, _, notes) = run.end("INT");
-        // A client has no session to end in order.
-        assert_eq!(code, Some(i32::from(mode == "client")), "{notes}");
+        // Nobody answered.
+        assert_eq!(code, Some(1), "{notes}");
     }
 }
 
@@ -736,4 +736,59 @@ fn a_file_that_exists_is_not_recorded_over() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("--force"));
     assert_eq!(folder.read("run.mcap").len(), size);
+}
+
+#[test]
+fn a_robot_that_does_not_answer_is_an_error_whatever_the_transport_and_leaves_nothing() {
+    let folder = Folder::empty();
+    for scheme in ["zenoh", "foxglove", "rosbridge"] {
+        let url = format!("{scheme}://127.0.0.1:{}", free_port());
+        for verb in [
+            format!("record {url} -o run.mcap --for 1"),
+            format!("record {url} -o run.mcap --split-size 1M --for 1"),
+            format!("live {url} --plain --for 1"),
+            format!("info {url} --for 1"),
+            format!("cat {url} --topics /imu --for 1"),
+            format!("at {url} --for 1"),
+        ] {
+            let output = start(&folder, &verb).wait_with_output().expect("ended");
+            let notes = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{verb}: {notes}");
+            assert!(notes.contains("no robot answered at"), "{verb}: {notes}");
+            assert!(
+                scheme == "zenoh" || !notes.to_lowercase().contains("zenoh"),
+                "{verb}: {notes}"
+            );
+        }
+    }
+    let left = std::fs::read_dir(folder.path("")).expect("a folder");
+    assert_eq!(left.count(), 0, "nothing is left behind");
+}
+
+#[test]
+fn a_recording_in_parts_goes_on_after_a_restart_within_one_quota() {
+    let port = free_port();
+    let address = format!("zenoh://?listen=127.0.0.1:{port}");
+    let _robot = Talking::new(&address, &[("/chatter", STRING)]);
+    let folder = Folder::empty();
+    let parts = || {
+        let files = std::fs::read_dir(folder.path("")).expect("a folder");
+        let names = files.map(|file| file.expect("a file").file_name());
+        let names = names.filter_map(|name| name.into_string().ok());
+        let numbers = names.filter_map(|name| {
+            let number = name.strip_prefix("run_")?.strip_suffix(".mcap")?;
+            number.parse::<u64>().ok()
+        });
+        numbers.max().map_or(0, |last| last + 1)
+    };
+    let line = format!(
+        "record zenoh://127.0.0.1:{port} -o run.mcap --split-size 2k --quota 12k --compression none"
+    );
+    for run in 1..=3 {
+        let before = parts();
+        let recording = Run::new(&folder, &line);
+        eventually("three more parts", || parts() >= before + 3);
+        let (code, _, notes) = recording.end("TERM");
+        assert_eq!(code, Some(0), "run {run}: {notes}");
+    }
 }

@@ -19,6 +19,7 @@
 
 mod durable;
 mod error;
+mod last;
 mod options;
 mod parts;
 mod queue;
@@ -31,7 +32,7 @@ mod trigger;
 pub use durable::DurableFile;
 pub use error::RecordError;
 pub use options::{Priorities, RecordOptions};
-pub use parts::{PartsReport, SplitOptions, part_path};
+pub use parts::{PartsReport, SplitOptions, started_path};
 pub use queue::TopicReport;
 pub use recorder::{RecordReport, Recorder};
 pub use sink::Tags;

@@ -11,14 +11,14 @@ use crate::sink::Tags;
 /// Options of a recording.
 #[derive(Debug, Clone)]
 pub struct RecordOptions {
-    /// How the file is written. With chunks of half a second, a killed process loses at most half a second, and a
+    /// How the file is written. The age of a chunk is by a clock that never goes back. With chunks of half a second, a killed process loses at most half a second, and a
     /// power cut at most one second.
     pub writer: McapWriterOptions,
     /// How many bytes may wait for the disk before messages are dropped.
     pub queue_bytes: u64,
     /// Metadata of the recording, written under the name `tags`.
     pub tags: Tags,
-    /// Which topics are dropped first when the disk is slower than the robot.
+    /// Which topics are dropped first when the disk is slower than the robot. Latched topics are dropped last.
     pub priorities: Priorities,
     /// Whether messages are logged by the robot's clock, the topic `/clock`. Messages before its first time are
     /// dropped and counted, except for those that are kept for late joiners.

@@ -1,7 +1,8 @@
 //! A recording in several files, one after another, within a quota of disk space.
 
+use std::collections::VecDeque;
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,9 @@ use asof_formats::{McapWriteError, McapWriter, McapWriterOptions};
 use parking_lot::Mutex;
 
 use crate::DurableFile;
-use crate::sink::{Sink, Tags};
+use crate::last::{LastMessages, Scope};
+use crate::ring::wrote;
+use crate::sink::{Receipt, Sink, Tags};
 
 /// When a recording starts its next file, and how many files are kept.
 ///
@@ -29,108 +32,234 @@ use crate::sink::{Sink, Tags};
 pub struct SplitOptions {
     /// The approximate size of a file, in bytes.
     pub bytes: Option<u64>,
-    /// The duration of a file, by receipt time.
+    /// The duration of a file, by a clock that never goes back; by the robot's clock where messages are logged by it.
     pub time: Option<Duration>,
-    /// The most bytes for all files together: the oldest are deleted to make room.
+    /// The most bytes for all files together, with those of earlier runs under the same name: the oldest are deleted
+    /// to make room.
     pub quota: Option<u64>,
 }
 
 /// The files of a recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PartsReport {
-    /// The files that exist, oldest first; the last one is being written.
+    /// The files of this run that exist, oldest first; the last one is being written.
     pub files: Vec<PathBuf>,
-    /// How many files were deleted to stay within the quota.
+    /// How many files were deleted to stay within the quota, of earlier runs too.
     pub deleted: u64,
     /// The size of the deleted files.
     pub deleted_bytes: u64,
 }
 
-/// The name of a part: `run.mcap` becomes `run_0.mcap`, `run_1.mcap`, ….
-pub fn part_path(path: &Path, number: u64) -> PathBuf {
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let extension = path
-        .extension()
-        .map_or("mcap".into(), |one| one.to_string_lossy());
-    path.with_file_name(format!("{stem}_{number}.{extension}"))
+/// The place of `{time}` in a name: a run is named by its start.
+const TIME: &str = "{time}";
+/// At most this many bytes of latched messages are repeated in each file.
+const MOST_LATCHED_BYTES: u64 = 64 << 20;
+
+/// The path of a recording that starts now: `{time}` in its name becomes the start, as in `20240131T235959Z`.
+///
+/// ```
+/// use asof_core::Stamp;
+/// use asof_record::started_path;
+///
+/// let path = started_path("run-{time}.mcap", Stamp::from_nanos(1_700_000_000_000_000_000));
+/// assert_eq!(path.to_str(), Some("run-20231114T221320Z.mcap"));
+/// ```
+pub fn started_path(path: impl AsRef<Path>, start: Stamp) -> PathBuf {
+    let path = path.as_ref();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if name.contains(TIME) {
+        path.with_file_name(name.replace(TIME, &text_of(start)))
+    } else {
+        path.to_owned()
+    }
+}
+
+/// A time in a file's name, in seconds.
+fn text_of(start: Stamp) -> String {
+    let text = start.to_string();
+    let digits = text.chars().take(19).filter(|one| !"-:".contains(*one));
+    digits.chain(['Z']).collect()
+}
+
+fn is_time(text: &str) -> bool {
+    let is_right = |(place, byte): (usize, u8)| match place {
+        8 => byte == b'T',
+        15 => byte == b'Z',
+        _ => byte.is_ascii_digit(),
+    };
+    text.len() == 16 && text.bytes().enumerate().all(is_right)
+}
+
+/// The names of parts: `run.mcap` becomes `run_0.mcap`, `run_1.mcap`, …. Those of earlier runs are of the same series.
+pub(crate) struct PartNames {
+    folder: PathBuf,
+    /// The name as it was given, without the extension.
+    pattern: String,
+    /// The same with the start of this run.
+    stem: String,
+    extension: String,
+    next: u64,
+}
+
+impl PartNames {
+    pub fn new(path: &Path, start: Stamp) -> Self {
+        let pattern = path.file_stem().unwrap_or_default().to_string_lossy();
+        let extension = path.extension().map(|one| one.to_string_lossy());
+        PartNames {
+            folder: path.parent().unwrap_or(Path::new("")).to_owned(),
+            stem: pattern.replace(TIME, &text_of(start)),
+            pattern: pattern.into_owned(),
+            extension: extension.map_or("mcap".to_owned(), Into::into),
+            next: 0,
+        }
+    }
+
+    pub fn path(&self, number: u64) -> PathBuf {
+        let name = format!("{}_{number}.{}", self.stem, self.extension);
+        self.folder.join(name)
+    }
+
+    /// Creates the next file. Numbers that are taken are skipped: an existing file may be the only recording of
+    /// something.
+    pub fn create(&mut self) -> io::Result<(PathBuf, File)> {
+        loop {
+            let path = self.path(self.next);
+            self.next += 1;
+            match File::create_new(&path) {
+                Ok(file) => return Ok((path, file)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    let text = format!("{}: {error}", path.display());
+                    return Err(io::Error::new(error.kind(), text));
+                }
+            }
+        }
+    }
+
+    /// The files of earlier runs and their sizes, oldest first. The next number is above theirs.
+    fn find_earlier(&mut self) -> io::Result<Vec<(PathBuf, u64)>> {
+        let here = Path::new(".");
+        let is_here = self.folder.as_os_str().is_empty();
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(if is_here { here } else { &self.folder })? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let Some((stem, number)) = name.to_str().and_then(|name| self.number_in(name)) else {
+                continue;
+            };
+            if stem == self.stem {
+                self.next = self.next.max(number.saturating_add(1));
+            }
+            let size = entry.metadata()?.len();
+            found.push(((stem, number), (self.folder.join(&name), size)));
+        }
+        found.sort();
+        Ok(found.into_iter().map(|(_, file)| file).collect())
+    }
+
+    /// The stem and the number in the name of a part of this series.
+    fn number_in(&self, name: &str) -> Option<(String, u64)> {
+        let name = name.strip_suffix(&self.extension)?.strip_suffix('.')?;
+        let (stem, digits) = name.rsplit_once('_')?;
+        let number: u64 = digits.parse().ok()?;
+        let is_ours = match self.pattern.split_once(TIME) {
+            None => stem == self.pattern,
+            Some((before, after)) => {
+                let rest = stem.strip_prefix(before);
+                rest.and_then(|rest| rest.strip_suffix(after))
+                    .is_some_and(is_time)
+            }
+        };
+        (is_ours && number.to_string() == digits).then(|| (stem.to_owned(), number))
+    }
 }
 
 /// Writes one file after another.
 pub(crate) struct Parts {
-    path: PathBuf,
+    names: PartNames,
     split: SplitOptions,
     writer: McapWriterOptions,
     tags: Tags,
     open: Option<Open>,
-    next: u64,
-    /// Finished files and their sizes, oldest first.
-    done: Vec<(PathBuf, u64)>,
+    /// Finished files and their sizes, oldest first; with those of earlier runs, if there is a quota.
+    done: VecDeque<(PathBuf, u64)>,
+    /// What each file begins with.
+    latched: LastMessages,
+    /// The log time of the last message.
+    last: Stamp,
     report: Arc<Mutex<PartsReport>>,
 }
 
 struct Open {
     writer: McapWriter<BufWriter<DurableFile>>,
     path: PathBuf,
+    /// The size of what the file began with.
+    head: u64,
+    /// When its first message came.
     start: Option<Stamp>,
 }
 
 impl Parts {
-    /// Creates the first file.
+    /// Creates the first file, of a run that starts now.
     pub fn create(
         path: &Path,
+        now: Stamp,
         split: SplitOptions,
         writer: McapWriterOptions,
         tags: Tags,
     ) -> Result<(Self, Arc<Mutex<PartsReport>>), McapWriteError> {
         let report = Arc::<Mutex<PartsReport>>::default();
+        let mut names = PartNames::new(path, now);
+        let earlier = names.find_earlier()?;
         let mut parts = Parts {
-            path: path.to_owned(),
+            names,
+            done: match split.quota {
+                Some(_) => earlier.into(),
+                None => VecDeque::new(),
+            },
             split,
             writer,
             tags,
             open: None,
-            next: 0,
-            done: Vec::new(),
+            latched: LastMessages::new(Scope::Latched, MOST_LATCHED_BYTES),
+            last: now,
             report: Arc::clone(&report),
         };
         parts.begin()?;
+        parts.make_room(0);
         Ok((parts, report))
     }
 
     fn begin(&mut self) -> Result<&mut Open, McapWriteError> {
-        let path = part_path(&self.path, self.next);
-        self.next += 1;
-        // An existing file is never overwritten: it may be the only recording of something.
-        let file = DurableFile::new(File::create_new(&path)?)?;
-        let file = BufWriter::with_capacity(1 << 17, file);
+        let (path, file) = self.names.create()?;
+        let file = BufWriter::with_capacity(1 << 17, DurableFile::new(file)?);
         let mut writer = McapWriter::new(file, self.writer.clone())?;
         if !self.tags.is_empty() {
             writer.write_metadata("tags", self.tags.clone())?;
         }
+        for message in self.latched.at(self.last) {
+            wrote(writer.write(&message))?;
+        }
+        writer.flush()?;
         self.report.lock().files.push(path.clone());
         Ok(self.open.insert(Open {
+            head: writer.bytes(),
             writer,
             path,
             start: None,
         }))
     }
 
-    /// The file for a message of this time.
+    /// The file for a message that came at this time.
     fn file_for(&mut self, at: Stamp) -> Result<&mut Open, McapWriteError> {
         let is_full = self.open.as_ref().is_some_and(|open| {
-            let is_large = self
-                .split
-                .bytes
-                .is_some_and(|most| open.writer.bytes() >= most);
-            let is_long = self
-                .split
-                .time
-                .zip(open.start)
-                .is_some_and(|(most, start)| {
-                    at.since(start) >= i64::try_from(most.as_nanos()).unwrap_or(i64::MAX)
-                });
-            // Without this, a file with no messages would be followed by empty files without end.
-            open.start.is_some() && (is_large || is_long)
+            let size = open.writer.bytes() - open.head;
+            let is_large = self.split.bytes.is_some_and(|most| size >= most);
+            // Without a message there is no start: no file without messages is followed by another.
+            let age = open.start.map(|start| at.since(start));
+            let age = age.and_then(|age| u128::try_from(age).ok());
+            let is_long = |most: Duration| age.is_some_and(|age| age >= most.as_nanos());
+            open.start.is_some() && (is_large || self.split.time.is_some_and(is_long))
         });
         if is_full {
             self.end()?;
@@ -140,7 +269,7 @@ impl Parts {
         }
         match &mut self.open {
             Some(open) => Ok(open),
-            None => Err(std::io::Error::other("no file is open").into()),
+            None => Err(io::Error::other("no file is open").into()),
         }
     }
 
@@ -148,7 +277,7 @@ impl Parts {
         if let Some(open) = self.open.take() {
             open.writer.finish()?;
             let size = std::fs::metadata(&open.path).map_or(0, |found| found.len());
-            self.done.push((open.path, size));
+            self.done.push_back((open.path, size));
             self.make_room(0);
         }
         Ok(())
@@ -160,8 +289,9 @@ impl Parts {
             return;
         };
         let mut all = open + self.done.iter().map(|(_, size)| size).sum::<u64>();
-        while all > quota && !self.done.is_empty() {
-            let (path, size) = self.done.remove(0);
+        while all > quota
+            && let Some((path, size)) = self.done.pop_front()
+        {
             all -= size;
             if let Err(error) = std::fs::remove_file(&path) {
                 tracing::warn!("cannot delete {}: {error}", path.display());
@@ -175,11 +305,13 @@ impl Parts {
 }
 
 impl Sink for Parts {
-    fn write(&mut self, message: &Message) -> Result<(), McapWriteError> {
-        let open = self.file_for(message.log_time)?;
+    fn write(&mut self, message: &Message, receipt: &Receipt) -> Result<(), McapWriteError> {
+        self.last = message.log_time;
+        let open = self.file_for(receipt.at)?;
         open.writer.write(message)?;
-        open.start.get_or_insert(message.log_time);
+        open.start.get_or_insert(receipt.at);
         let bytes = open.writer.bytes();
+        self.latched.keep(message, receipt);
         self.make_room(bytes);
         Ok(())
     }
@@ -188,13 +320,6 @@ impl Sink for Parts {
         match &mut self.open {
             Some(open) => open.writer.write_metadata(name, values.clone()),
             None => self.begin()?.writer.write_metadata(name, values.clone()),
-        }
-    }
-
-    fn tick(&mut self, now: Stamp) -> Result<(), McapWriteError> {
-        match &mut self.open {
-            Some(open) => open.writer.tick(now),
-            None => Ok(()),
         }
     }
 
@@ -232,6 +357,18 @@ mod tests {
         }
     }
 
+    /// When the runs start.
+    const START: i64 = 1_700_000_000_000_000_000;
+
+    /// A message that came when it was logged.
+    fn write(parts: &mut Parts, message: &Message) -> Result<(), McapWriteError> {
+        let receipt = Receipt {
+            at: message.log_time,
+            publisher: None,
+        };
+        parts.write(message, &receipt)
+    }
+
     fn options() -> McapWriterOptions {
         McapWriterOptions {
             compression: asof_formats::Compression::None,
@@ -257,9 +394,10 @@ mod tests {
         };
         let path = folder.path().join("run.mcap");
         let tags = Tags::from([("robot".to_owned(), "seven".to_owned())]);
-        let (mut parts, report) = Parts::create(&path, split, options(), tags).expect("begun");
+        let (mut parts, report) =
+            Parts::create(&path, START.into(), split, options(), tags).expect("begun");
         for at in 0..25 {
-            parts.write(&message(at, 10)).expect("written");
+            write(&mut parts, &message(at, 10)).expect("written");
         }
         Box::new(parts).finish().expect("finished");
         let files = report.lock().files.clone();
@@ -283,7 +421,7 @@ mod tests {
             ..SplitOptions::default()
         };
         let path = folder.path().join("run.mcap");
-        let begun = Parts::create(&path, split, options(), Tags::new());
+        let begun = Parts::create(&path, START.into(), split, options(), Tags::new());
         let (mut parts, report) = begun.expect("begun");
         let on_disk = || -> u64 {
             let files = std::fs::read_dir(folder.path()).expect("a folder");
@@ -295,7 +433,7 @@ mod tests {
                 .sum()
         };
         for at in 0..400 {
-            parts.write(&message(at, 500)).expect("written");
+            write(&mut parts, &message(at, 500)).expect("written");
             assert!(on_disk() <= 60_000, "{} bytes", on_disk());
         }
         Box::new(parts).finish().expect("finished");
@@ -311,13 +449,128 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_there_is_not_replaced() {
+    fn a_run_goes_on_after_those_before_and_never_replaces_a_file() {
         let folder = tempfile::tempdir().expect("a folder");
-        std::fs::write(folder.path().join("run_0.mcap"), "precious").expect("written");
+        for name in ["run_7.mcap", "run_12.mcap", "run_x.mcap", "walk_90.mcap"] {
+            std::fs::write(folder.path().join(name), "precious").expect("written");
+        }
         let path = folder.path().join("run.mcap");
-        let begun = Parts::create(&path, SplitOptions::default(), options(), Tags::new());
-        assert!(begun.is_err());
-        let kept = std::fs::read(folder.path().join("run_0.mcap"));
-        assert_eq!(kept.expect("read"), b"precious");
+        let begun = Parts::create(
+            &path,
+            START.into(),
+            SplitOptions::default(),
+            options(),
+            Tags::new(),
+        );
+        let (parts, report) = begun.expect("begun");
+        Box::new(parts).finish().expect("finished");
+        assert_eq!(report.lock().files, [folder.path().join("run_13.mcap")]);
+        for name in ["run_7.mcap", "run_12.mcap", "run_x.mcap"] {
+            let kept = std::fs::read(folder.path().join(name));
+            assert_eq!(kept.expect("read"), b"precious");
+        }
+    }
+
+    #[test]
+    fn files_of_earlier_runs_count_into_the_quota_and_go_first() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let split = || SplitOptions {
+            bytes: Some(10_000),
+            quota: Some(50_000),
+            ..SplitOptions::default()
+        };
+        for pattern in ["run.mcap", "walk-{time}.mcap"] {
+            let path = folder.path().join(pattern);
+            let mut names = Vec::new();
+            for run in 0..4_i64 {
+                let now = (START + run * 1_000_000_000).into();
+                let begun = Parts::create(&path, now, split(), options(), Tags::new());
+                let (mut parts, report) = begun.expect("begun");
+                for at in 0..60 {
+                    write(&mut parts, &message(run * 1_000 + at, 500)).expect("written");
+                }
+                Box::new(parts).finish().expect("finished");
+                names.extend(report.lock().files.clone());
+                let left: Vec<_> = names.iter().filter(|one| one.exists()).collect();
+                let size = |path: &&PathBuf| path.metadata().map_or(0, |found| found.len());
+                assert!(left.iter().map(|one| size(one)).sum::<u64>() <= 50_000);
+                let newest: Vec<_> = names.iter().rev().take(left.len()).rev().collect();
+                assert_eq!(left, newest, "the oldest went first");
+            }
+            assert!(names.len() >= 16 && !names[0].exists());
+        }
+    }
+
+    #[test]
+    fn every_file_begins_with_the_last_latched_message_of_each_publisher() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let split = SplitOptions {
+            bytes: Some(10_000),
+            quota: Some(50_000),
+            ..SplitOptions::default()
+        };
+        let path = folder.path().join("run.mcap");
+        let begun = Parts::create(&path, START.into(), split, options(), Tags::new());
+        let (mut parts, report) = begun.expect("begun");
+        let latched = |publisher: u8, at: i64| {
+            let mut one = message(at, 600 + usize::from(publisher));
+            one.channel = Arc::new(Channel {
+                topic: "/tf_static".to_owned(),
+                ..Channel::default()
+            });
+            let receipt = Receipt {
+                at: at.into(),
+                publisher: Some([publisher; 16]),
+            };
+            (one, receipt)
+        };
+        // The first one says it again, and the last counts.
+        for (publisher, at) in [(1, 0), (2, 0), (1, 1)] {
+            let (one, receipt) = latched(publisher, at);
+            parts.write(&one, &receipt).expect("written");
+        }
+        for at in 2..400 {
+            write(&mut parts, &message(at, 500)).expect("written");
+        }
+        Box::new(parts).finish().expect("finished");
+        let report = report.lock().clone();
+        assert!(report.deleted >= 10, "{report:?}");
+        for file in &report.files {
+            let file = asof_formats::open(file).expect("a recording");
+            let batches = file.read(&Query::topics(["/tf_static"])).expect("read");
+            let found = batches.flat_map(|batch| {
+                let batch = batch.expect("a batch");
+                let rows = batch.iter().map(|row| (row.log_time, row.payload.len()));
+                rows.collect::<Vec<_>>()
+            });
+            let found: Vec<_> = found.collect();
+            let start = file.summary().range.start;
+            assert_eq!(found, [(start, 602), (start, 601)]);
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_does_not_keep_a_file_open() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let split = SplitOptions {
+            time: Some(Duration::from_nanos(10)),
+            ..SplitOptions::default()
+        };
+        let path = folder.path().join("run.mcap");
+        let begun = Parts::create(&path, START.into(), split, options(), Tags::new());
+        let (mut parts, report) = begun.expect("begun");
+        for at in 0..500 {
+            // An hour back after the first span.
+            let logged = if at < 10 { 3_600_000_000_000 + at } else { at };
+            let receipt = Receipt {
+                at: at.into(),
+                publisher: None,
+            };
+            parts
+                .write(&message(logged, 10), &receipt)
+                .expect("written");
+        }
+        Box::new(parts).finish().expect("finished");
+        assert_eq!(report.lock().files.len(), 50);
     }
 }

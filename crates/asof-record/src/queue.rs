@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use asof_core::{Channel, Stamp};
-use asof_live::Sample;
 use asof_live::ros::is_latched;
+use asof_live::{Sample, SequenceGaps};
 use parking_lot::{Condvar, Mutex};
 
 use crate::RecordError;
 use crate::options::{Priorities, RecordOptions};
-use crate::sink::{Sink, Tags};
+use crate::sink::{Receipt, Sink, Tags};
 
 /// At most this many channels are cached under a prefixed name.
 const MOST_PREFIXED: usize = 65_536;
@@ -37,6 +37,8 @@ pub struct TopicReport {
     pub early: u64,
     /// Messages that MCAP cannot hold: those logged before 1970.
     pub refused: u64,
+    /// Messages that are missing in the publishers' own sequence numbers: they were lost on the way.
+    pub lost: u64,
     /// Messages with a publish time before 1970; their log time is written instead.
     pub mistimed: u64,
     /// Whether messages were written without a definition of their type, because none was found.
@@ -55,16 +57,24 @@ pub(crate) struct Queue {
     state: Mutex<State>,
     arrived: Condvar,
     prefixed: Mutex<Prefixed>,
-    /// The last time of the robot's clock, in nanoseconds, for a recording by that clock.
-    clock: Option<AtomicI64>,
+    /// The robot's clock, for a recording by it.
+    clock: Option<RobotClock>,
+    /// When the recording began.
+    begun: Instant,
+    /// An open chunk is flushed at this age.
+    chunk_age: Option<Duration>,
 }
 
 /// At most this many messages wait for the robot's clock.
 const MOST_BEFORE_CLOCK: usize = 1_000;
-/// With a robot's clock, written data is flushed this often.
-const FLUSH_EVERY: Duration = Duration::from_millis(500);
 /// The robot's clock has not been received yet.
 const CLOCK_UNKNOWN: i64 = i64::MIN;
+
+/// The last time of a robot's clock, in nanoseconds, and how far it has advanced in total: it may be set back.
+struct RobotClock {
+    time: AtomicI64,
+    advanced: AtomicI64,
+}
 
 /// Channels under their names in the recording, by their address and the prefix.
 type Prefixed = HashMap<(usize, String), (Arc<Channel>, Arc<Channel>)>;
@@ -76,6 +86,8 @@ struct Waiting {
     priority: i32,
     /// The prefix of its topic's name in the recording.
     prefix: Arc<str>,
+    /// When it came, since the recording began.
+    at: Stamp,
     sample: Sample,
 }
 
@@ -100,12 +112,16 @@ struct State {
     /// Priorities by topic.
     known: HashMap<String, i32>,
     topics: BTreeMap<String, TopicReport>,
+    /// Sequence numbers, by topic.
+    gaps: HashMap<String, SequenceGaps>,
     notes: Vec<(String, Tags)>,
     /// Reasons of snapshots to be written.
     triggers: Vec<String>,
     /// Messages for late joiners that came before the robot's clock.
     before_clock: Vec<(Arc<str>, Sample)>,
     is_closed: bool,
+    /// Whether the disk failed: what comes is dropped.
+    is_broken: bool,
     warned: Option<Instant>,
 }
 
@@ -117,7 +133,12 @@ impl Queue {
             state: Mutex::default(),
             arrived: Condvar::new(),
             prefixed: Mutex::default(),
-            clock: options.sim_time.then(|| AtomicI64::new(CLOCK_UNKNOWN)),
+            clock: options.sim_time.then(|| RobotClock {
+                time: AtomicI64::new(CLOCK_UNKNOWN),
+                advanced: AtomicI64::new(0),
+            }),
+            begun: Instant::now(),
+            chunk_age: options.writer.chunk_age,
         }
     }
 
@@ -155,7 +176,11 @@ impl Queue {
     /// Sets the robot's clock.
     pub fn set_clock(&self, time: Stamp) {
         if let Some(clock) = &self.clock {
-            clock.store(time.nanos(), Ordering::Release);
+            let before = clock.time.swap(time.nanos(), Ordering::AcqRel);
+            if before != CLOCK_UNKNOWN {
+                let passed = time.nanos().saturating_sub(before).max(0);
+                clock.advanced.fetch_add(passed, Ordering::AcqRel);
+            }
             let latched = std::mem::take(&mut self.state.lock().before_clock);
             for (prefix, sample) in latched {
                 self.push(&prefix, sample);
@@ -168,10 +193,20 @@ impl Queue {
         let clock = self
             .clock
             .as_ref()
-            .map(|clock| clock.load(Ordering::Acquire));
+            .map(|clock| clock.time.load(Ordering::Acquire));
         match clock {
             Some(time) if time != CLOCK_UNKNOWN => time.into(),
             _ => Stamp::now(),
+        }
+    }
+
+    /// The time since the recording began, by a clock that never goes back.
+    fn steady(&self) -> Stamp {
+        match &self.clock {
+            Some(clock) => clock.advanced.load(Ordering::Acquire).into(),
+            None => i64::try_from(self.begun.elapsed().as_nanos())
+                .unwrap_or(i64::MAX)
+                .into(),
         }
     }
 
@@ -179,13 +214,28 @@ impl Queue {
         let weight = sample.weight();
         let mut state = self.state.lock();
         if state.is_closed {
+            if state.is_broken {
+                state.report_of(&named(prefix, &sample)).dropped += 1;
+            }
             return;
+        }
+        let topic = named(prefix, &sample);
+        if !state.gaps.contains_key(&topic) && state.gaps.len() < MOST_PREFIXED {
+            state.gaps.insert(topic.clone(), SequenceGaps::default());
+        }
+        if let Some(gaps) = state.gaps.get_mut(&topic) {
+            let before = gaps.lost;
+            gaps.note(&sample);
+            let lost = gaps.lost;
+            if lost > before {
+                state.report_of(&topic).lost = lost;
+            }
         }
         // Under the lock: what finds no clock is then among what the first time of the clock releases.
         let is_early = match &self.clock {
             None => false,
             Some(clock) => {
-                let time = clock.load(Ordering::Acquire);
+                let time = clock.time.load(Ordering::Acquire);
                 sample.received = time.into();
                 time == CLOCK_UNKNOWN
             }
@@ -202,7 +252,7 @@ impl Queue {
             }
             return;
         }
-        let priority = state.priority_of(&sample.channel.topic, &self.priorities);
+        let priority = state.priority_of(&sample.channel, &self.priorities);
         let missing = state
             .bytes
             .saturating_add(weight)
@@ -230,6 +280,7 @@ impl Queue {
             weight,
             priority,
             prefix: Arc::clone(prefix),
+            at: self.steady(),
             sample,
         });
         drop(state);
@@ -247,34 +298,58 @@ impl Queue {
         self.arrived.notify_all();
     }
 
-    /// Writes messages until the queue is closed and empty.
+    /// Writes messages until the queue is closed and empty. After an error, all that was not written counts as dropped.
     pub fn write_all(&self, mut writer: Box<dyn Sink>) -> Result<(), RecordError> {
-        let result = self.drain(&mut *writer);
-        // After a disk error, messages that come now are dropped without being counted.
+        let (mut batch, mut pending) = (VecDeque::new(), PendingSchemas::default());
+        let result = self.drain(&mut *writer, &mut batch, &mut pending);
+        let result = result.and_then(|()| Ok(writer.finish()?));
         if result.is_err() {
             self.close();
+            let mut state = self.state.lock();
+            state.is_broken = true;
+            let queued = std::mem::take(&mut state.samples);
+            let pending = pending.settled(true).into_iter();
+            let pending = pending.flat_map(|(_, waiting)| waiting);
+            for waiting in batch.into_iter().chain(pending).chain(queued) {
+                state.report_of(&waiting.topic()).dropped += 1;
+            }
+            state.bytes = 0;
         }
-        result?;
-        writer.finish()?;
-        Ok(())
+        result
     }
 
-    fn drain(&self, writer: &mut dyn Sink) -> Result<(), RecordError> {
-        let mut pending = PendingSchemas::default();
+    fn drain(
+        &self,
+        writer: &mut dyn Sink,
+        batch: &mut VecDeque<Waiting>,
+        pending: &mut PendingSchemas,
+    ) -> Result<(), RecordError> {
+        // By this machine's steady clock: log times go back, and a robot's clock may stand still.
         let mut flushed = Instant::now();
         loop {
-            let (batch, is_closed) = self.take();
+            let is_closed = self.take(batch);
             let is_last = is_closed && batch.is_empty();
             // Before the batch: its messages on the same topics came later.
             for (channel, samples) in pending.settled(is_last) {
-                for waiting in samples {
-                    self.write(writer, &waiting, &channel)?;
+                let mut samples = VecDeque::from(samples);
+                while let Some(waiting) = samples.front() {
+                    if let Err(error) = self.write(writer, waiting, &channel) {
+                        batch.extend(samples);
+                        return Err(error);
+                    }
+                    samples.pop_front();
                 }
             }
-            for waiting in batch {
+            while let Some(waiting) = batch.front() {
                 match waiting.sample.settled() {
-                    Some(channel) => self.write(writer, &waiting, &channel)?,
-                    None => pending.keep(waiting),
+                    Some(channel) => {
+                        self.write(writer, waiting, &channel)?;
+                        batch.pop_front();
+                    }
+                    None => batch
+                        .pop_front()
+                        .into_iter()
+                        .for_each(|one| pending.keep(one)),
                 }
             }
             let (notes, triggers) = {
@@ -283,14 +358,13 @@ impl Queue {
                 (std::mem::take(&mut state.notes), triggers)
             };
             for reason in triggers {
-                writer.trigger(&reason, self.now())?;
+                writer.trigger(&reason, self.now(), self.steady())?;
             }
             for (name, values) in notes {
                 writer.note(&name, &values)?;
             }
-            writer.tick(self.now())?;
-            // The robot's clock may stand still; the bound for a power cut is in seconds of this machine.
-            if self.clock.is_some() && flushed.elapsed() >= FLUSH_EVERY {
+            writer.tick(self.now(), self.steady())?;
+            if self.chunk_age.is_some_and(|age| flushed.elapsed() >= age) {
                 flushed = Instant::now();
                 writer.flush()?;
             }
@@ -314,7 +388,11 @@ impl Queue {
         if is_mistimed {
             message.publish_time = message.log_time;
         }
-        let outcome = writer.write(&message);
+        let receipt = Receipt {
+            at: waiting.at,
+            publisher: sample.publisher,
+        };
+        let outcome = writer.write(&message, &receipt);
         let mut state = self.state.lock();
         state.bytes = state.bytes.saturating_sub(waiting.weight);
         let report = state.report_of(&message.channel.topic);
@@ -363,22 +441,22 @@ impl Queue {
         Arc::clone(renamed)
     }
 
-    /// Takes the oldest queued messages, and whether more can come.
-    fn take(&self) -> (Vec<Waiting>, bool) {
+    /// Takes the oldest queued messages; returns whether no more can come.
+    fn take(&self, taken: &mut VecDeque<Waiting>) -> bool {
         let mut state = self.state.lock();
         let is_idle = state.notes.is_empty() && state.triggers.is_empty();
         if state.samples.is_empty() && !state.is_closed && is_idle {
             self.arrived.wait_for(&mut state, FLUSH_INTERVAL);
         }
-        let (mut taken, mut bytes) = (Vec::new(), 0);
+        let mut bytes = 0;
         while bytes < (self.limit / TAKE_FRACTION).max(1)
             && let Some(waiting) = state.samples.pop_front()
         {
             bytes += waiting.weight;
             state.uncount(waiting.priority, waiting.weight);
-            taken.push(waiting);
+            taken.push_back(waiting);
         }
-        (taken, state.is_closed)
+        state.is_closed
     }
 }
 
@@ -387,11 +465,17 @@ impl State {
         self.topics.entry(topic.to_owned()).or_default()
     }
 
-    fn priority_of(&mut self, topic: &str, priorities: &Priorities) -> i32 {
+    /// The priority of a topic. What is meant for late subscribers comes once, and is worth the most.
+    fn priority_of(&mut self, channel: &Channel, priorities: &Priorities) -> i32 {
+        let topic = channel.topic.as_str();
         if let Some(known) = self.known.get(topic) {
             return *known;
         }
-        let priority = priorities.of(topic);
+        let priority = if is_latched(channel) {
+            i32::MAX
+        } else {
+            priorities.of(topic)
+        };
         if self.known.len() < MOST_PREFIXED {
             self.known.insert(topic.to_owned(), priority);
         }
@@ -606,18 +690,18 @@ mod tests {
     struct TimesSink(Arc<Mutex<Vec<i64>>>);
 
     impl Sink for TimesSink {
-        fn write(&mut self, message: &Message) -> Result<(), McapWriteError> {
+        fn write(&mut self, message: &Message, _: &Receipt) -> Result<(), McapWriteError> {
             self.0.lock().push(message.log_time.nanos());
             Ok(())
         }
         fn note(&mut self, _: &str, _: &Tags) -> Result<(), McapWriteError> {
             Ok(())
         }
-        fn trigger(&mut self, _: &str, at: Stamp) -> Result<(), McapWriteError> {
-            self.0.lock().push(at.nanos());
+        fn trigger(&mut self, _: &str, now: Stamp, _: Stamp) -> Result<(), McapWriteError> {
+            self.0.lock().push(now.nanos());
             Ok(())
         }
-        fn tick(&mut self, now: Stamp) -> Result<(), McapWriteError> {
+        fn tick(&mut self, now: Stamp, _: Stamp) -> Result<(), McapWriteError> {
             self.0.lock().push(now.nanos());
             Ok(())
         }
@@ -665,5 +749,112 @@ mod tests {
         let told = told.lock();
         assert!(told.len() >= 3, "{told:?}");
         assert!(told.iter().all(|time| *time == 5_000), "{told:?}");
+    }
+
+    #[test]
+    fn a_latched_topic_is_the_last_that_is_dropped() {
+        let queue = queue(60_000);
+        for _ in 0..7 {
+            push(&queue, sample("/odom", 8_000));
+        }
+        push(&queue, sample("/tf_static", 8_000));
+        assert!(waiting(&queue).contains(&"/tf_static".to_owned()));
+        assert_eq!(dropped(&queue).keys().collect::<Vec<_>>(), ["/odom"]);
+    }
+
+    /// A file in memory that is looked at while it is written.
+    #[derive(Clone, Default)]
+    struct MemoryFile(Arc<Mutex<std::io::Cursor<Vec<u8>>>>);
+
+    impl std::io::Write for MemoryFile {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().write(bytes)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl std::io::Seek for MemoryFile {
+        fn seek(&mut self, to: std::io::SeekFrom) -> std::io::Result<u64> {
+            self.0.lock().seek(to)
+        }
+    }
+
+    #[test]
+    fn messages_reach_the_file_within_a_moment_though_the_clock_was_set_back() {
+        let queue = Arc::new(queue(1 << 20));
+        let file = MemoryFile::default();
+        let options = asof_formats::McapWriterOptions {
+            chunk_age: None,
+            ..RecordOptions::default().writer
+        };
+        let writer = asof_formats::McapWriter::new(file.clone(), options).expect("a writer");
+        let source = Arc::clone(&queue);
+        let thread = std::thread::spawn(move || source.write_all(Box::new(writer)));
+        // An hour back between the two.
+        for hours in [2, 1] {
+            let mut one = sample("/scan", 10);
+            one.received = (hours * 3_600_000_000_000).into();
+            push(&queue, one);
+        }
+        let written = || {
+            let bytes = file.0.lock().get_ref().clone();
+            let found = asof_formats::McapFile::from_bytes("memory", bytes);
+            found
+                .ok()
+                .and_then(|file| asof_core::Source::summary(&file).messages)
+        };
+        let deadline = Instant::now() + Duration::from_mins(1);
+        while written() != Some(2) {
+            assert!(Instant::now() < deadline, "{:?} written", written());
+            std::thread::yield_now();
+        }
+        queue.close();
+        thread.join().expect("ended").expect("written");
+    }
+
+    #[test]
+    fn messages_that_never_came_are_counted_by_publisher() {
+        let queue = queue(1 << 20);
+        for (publisher, sequence) in [(1, 1), (2, 9), (1, 2), (1, 5), (2, 10)] {
+            let mut one = sample("/scan", 10);
+            one.publisher = Some([publisher; 16]);
+            one.sequence = Some(sequence);
+            push(&queue, one);
+        }
+        assert_eq!(queue.report().0["/scan"].lost, 2);
+    }
+
+    /// A disk that is full after some messages.
+    struct FullDisk(u64);
+
+    impl Sink for FullDisk {
+        fn write(&mut self, _: &Message, _: &Receipt) -> Result<(), McapWriteError> {
+            self.0 = self.0.checked_sub(1).ok_or(std::io::Error::other("full"))?;
+            Ok(())
+        }
+        fn note(&mut self, _: &str, _: &Tags) -> Result<(), McapWriteError> {
+            Ok(())
+        }
+        fn flush(&mut self) -> Result<(), McapWriteError> {
+            Ok(())
+        }
+        fn finish(self: Box<Self>) -> Result<(), McapWriteError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_dropped_after_a_disk_error_is_counted() {
+        let queue = queue(100_000);
+        for _ in 0..10 {
+            push(&queue, sample("/scan", 10));
+        }
+        assert!(queue.write_all(Box::new(FullDisk(4))).is_err());
+        push(&queue, sample("/scan", 10));
+        let (topics, waiting) = queue.report();
+        assert_eq!((topics["/scan"].written, topics["/scan"].dropped), (4, 7));
+        assert_eq!(waiting, 0);
     }
 }

@@ -7,12 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use asof_formats::McapWriter;
+use asof_core::Stamp;
+use asof_formats::{McapWriter, McapWriterOptions};
 use asof_live::{Publisher, Robot, Sample, Subscription};
 use parking_lot::Mutex;
 
 use crate::options::RecordOptions;
-use crate::parts::{Parts, PartsReport, SplitOptions};
+use crate::parts::{Parts, PartsReport, SplitOptions, started_path};
 use crate::queue::{Queue, TopicReport};
 use crate::sink::{Sink, Tags};
 use crate::snapshot::{SnapshotOptions, SnapshotReport, Snapshots};
@@ -62,8 +63,9 @@ pub struct Recorder {
 
 impl Recorder {
     /// Records the topics that `wants` accepts into one file after another, named after `path`: `run.mcap` becomes
-    /// `run_0.mcap`, `run_1.mcap`, …. An existing file is never overwritten. Files of this recording that exceed the
-    /// quota of `split` are deleted, the oldest first, and counted.
+    /// `run_0.mcap`, `run_1.mcap`, …, after those of earlier runs. An existing file is never overwritten. Files that exceed
+    /// the quota of `split` are deleted, the oldest first, and counted. Each file begins with the last message of each
+    /// latched topic. `{time}` in the name is the start of the run, see [`started_path`](crate::started_path).
     ///
     /// # Errors
     /// When the first file cannot be created.
@@ -75,7 +77,9 @@ impl Recorder {
         wants: impl Fn(&Publisher) -> bool + Send + Sync + 'static,
     ) -> Result<Self, RecordError> {
         let queue = Queue::new(&options);
-        let (parts, report) = Parts::create(path.as_ref(), split, options.writer, options.tags)?;
+        let writer = writer_options(&options);
+        let (parts, report) =
+            Parts::create(path.as_ref(), Stamp::now(), split, writer, options.tags)?;
         let mut recorder = Self::idle(Box::new(parts), queue)?;
         recorder.parts = report;
         recorder.add(robot, wants);
@@ -96,8 +100,9 @@ impl Recorder {
         wants: impl Fn(&Publisher) -> bool + Send + Sync + 'static,
     ) -> Result<Self, RecordError> {
         let queue = Queue::new(&options);
-        let (writer, tags) = (options.writer, options.tags);
-        let (snapshots, report) = Snapshots::new(path.as_ref(), snapshots, writer, tags)?;
+        let (writer, tags) = (writer_options(&options), options.tags);
+        let (snapshots, report) =
+            Snapshots::new(path.as_ref(), Stamp::now(), snapshots, writer, tags)?;
         let mut recorder = Self::idle(Box::new(snapshots), queue)?;
         recorder.snapshots = report;
         recorder.add(robot, wants);
@@ -151,17 +156,19 @@ impl Recorder {
         self.queue.note(name, values);
     }
 
-    /// Records the topics that `wants` accepts into a new file.
+    /// Records the topics that `wants` accepts into a new file. An existing file is never overwritten. `{time}` in the
+    /// name is the start of the run, see [`started_path`](crate::started_path).
     ///
     /// # Errors
-    /// When the file cannot be created.
+    /// When the file exists, or cannot be created.
     pub fn create(
         robot: &Robot,
         path: impl AsRef<Path>,
         options: RecordOptions,
         wants: impl Fn(&Publisher) -> bool + Send + Sync + 'static,
     ) -> Result<Self, RecordError> {
-        let file = File::create(path).and_then(DurableFile::new);
+        let path = started_path(path, Stamp::now());
+        let file = File::create_new(path).and_then(DurableFile::new);
         let file = file.map_err(asof_formats::McapWriteError::from)?;
         Self::start(
             robot,
@@ -182,7 +189,7 @@ impl Recorder {
         wants: impl Fn(&Publisher) -> bool + Send + Sync + 'static,
     ) -> Result<Self, RecordError> {
         let queue = Queue::new(&options);
-        let mut writer = McapWriter::new(output, options.writer)?;
+        let mut writer = McapWriter::new(output, writer_options(&options))?;
         if !options.tags.is_empty() {
             writer.write_metadata("tags", options.tags)?;
         }
@@ -258,6 +265,14 @@ impl Recorder {
             Some(Ok(result)) => result,
             Some(Err(_)) => Err(RecordError::WriterGone),
         }
+    }
+}
+
+/// Chunks are closed by the queue, whose clock never goes back.
+fn writer_options(options: &RecordOptions) -> McapWriterOptions {
+    McapWriterOptions {
+        chunk_age: None,
+        ..options.writer.clone()
     }
 }
 

@@ -27,13 +27,14 @@ pub(crate) struct KeptStats {
 }
 
 impl Kept {
-    pub fn push(&mut self, message: &Message) -> Result<(), McapWriteError> {
+    /// Keeps a message that came at this time, by a clock that never goes back.
+    pub fn push(&mut self, message: &Message, came: Stamp) -> Result<(), McapWriteError> {
         match self {
             Kept::Memory(recent) => {
                 recent.push(message.clone());
                 Ok(())
             }
-            Kept::Disk(ring) => ring.push(message),
+            Kept::Disk(ring) => ring.push(message, came),
         }
     }
 
@@ -99,7 +100,7 @@ pub(crate) fn wrote(outcome: Result<(), McapWriteError>) -> Result<bool, McapWri
 
 /// About how many files a ring has: the oldest is deleted as a whole.
 const RING_FILES: u32 = 8;
-/// At most this many files, after a clock that went back or many snapshots: then the oldest is deleted too.
+/// At most this many files, after many snapshots: then the oldest is deleted too.
 const MOST_FILES: usize = 64;
 /// The shortest time that a file of a ring covers.
 const MIN_FILE_DURATION: Duration = Duration::from_millis(250);
@@ -117,6 +118,8 @@ pub(crate) struct Ring {
     options: McapWriterOptions,
     open: Option<Open>,
     closed: VecDeque<Closed>,
+    /// When the last message came.
+    now: Stamp,
     next: u64,
     crowded_out: u64,
 }
@@ -125,11 +128,15 @@ struct Open {
     path: PathBuf,
     writer: McapWriter<BufWriter<File>>,
     range: TimeRange,
+    /// When its first message came.
+    begun: Stamp,
 }
 
 struct Closed {
     path: PathBuf,
     range: TimeRange,
+    /// When it was closed.
+    ended: Stamp,
     messages: u64,
     bytes: u64,
 }
@@ -157,18 +164,16 @@ impl Ring {
             },
             open: None,
             closed: VecDeque::new(),
+            now: Stamp::EPOCH,
             next: 0,
             crowded_out: 0,
         })
     }
 
-    fn push(&mut self, message: &Message) -> Result<(), McapWriteError> {
+    fn push(&mut self, message: &Message, came: Stamp) -> Result<(), McapWriteError> {
+        self.now = came;
         let at = message.log_time;
-        if self
-            .open
-            .as_ref()
-            .is_some_and(|open| self.is_full(open, at))
-        {
+        if self.open.as_ref().is_some_and(|open| self.is_full(open)) {
             self.close()?;
         }
         if self.open.is_none() {
@@ -182,8 +187,8 @@ impl Ring {
         Ok(())
     }
 
-    fn is_full(&self, open: &Open, at: Stamp) -> bool {
-        let age = at.nanos().saturating_sub(open.range.start.nanos());
+    fn is_full(&self, open: &Open) -> bool {
+        let age = self.now.since(open.begun);
         let longest = (self.keep / RING_FILES).max(MIN_FILE_DURATION);
         u128::try_from(age).is_ok_and(|age| age >= longest.as_nanos())
             || open.writer.bytes() >= self.limit / u64::from(RING_FILES)
@@ -197,6 +202,7 @@ impl Ring {
             path,
             writer: McapWriter::new(file, self.options.clone())?,
             range: TimeRange::new(at, at),
+            begun: self.now,
         })
     }
 
@@ -211,19 +217,16 @@ impl Ring {
             bytes: fs::metadata(&open.path)?.len(),
             path: open.path,
             range: open.range,
+            ended: self.now,
             messages,
         });
         self.evict()
     }
 
     fn evict(&mut self) -> Result<(), McapWriteError> {
-        // By where the last two files begin: one log time far in the future does not evict anything.
-        let starts = self.closed.iter().rev().map(|file| file.range.start);
-        let newest = starts.take(2).min().unwrap_or(Stamp::MIN);
         let keep = i64::try_from(self.keep.as_nanos()).unwrap_or(i64::MAX);
-        let oldest = newest.nanos().saturating_sub(keep);
         while let Some(file) = self.closed.front() {
-            let is_old = file.range.end.nanos() < oldest || self.closed.len() > MOST_FILES;
+            let is_old = self.now.since(file.ended) > keep || self.closed.len() > MOST_FILES;
             let bytes: u64 = self.closed.iter().map(|file| file.bytes).sum();
             if !is_old && bytes <= self.limit {
                 return Ok(());
@@ -336,6 +339,11 @@ mod tests {
         seconds
     }
 
+    /// A message that came when it was logged.
+    fn push(ring: &mut Ring, message: &Message) -> Result<(), McapWriteError> {
+        ring.push(message, message.log_time)
+    }
+
     fn on_disk(folder: &Path) -> u64 {
         let mut size = 0;
         for ring in fs::read_dir(folder).expect("a folder") {
@@ -351,13 +359,13 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let mut ring = ring(folder.path(), 1 << 30);
         for second in 0..100 {
-            ring.push(&message(second, 10)).expect("kept");
+            push(&mut ring, &message(second, 10)).expect("kept");
         }
         assert_eq!(copied(&mut ring, 90), (90..100).collect::<Vec<_>>());
         let all = copied(&mut ring, 0);
         assert!(all.len() >= 16 && all.len() <= 21, "{all:?}");
         // It goes on after a copy.
-        ring.push(&message(100, 10)).expect("kept");
+        push(&mut ring, &message(100, 10)).expect("kept");
         assert_eq!(copied(&mut ring, 99), [99, 100]);
         assert_eq!(ring.stats().crowded_out, 0);
         drop(ring);
@@ -372,7 +380,7 @@ mod tests {
         for number in 0..200 {
             let mut one = message(0, size);
             one.log_time = (number * 10_000_000).into();
-            ring.push(&one).expect("kept");
+            push(&mut ring, &one).expect("kept");
             let used = on_disk(folder.path());
             assert!(used <= limit + limit / 4, "{used} bytes after {number}");
         }
@@ -386,11 +394,12 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let mut ring = ring(folder.path(), 1 << 30);
         for second in 0..10 {
-            ring.push(&message(second, 10)).expect("kept");
+            push(&mut ring, &message(second, 10)).expect("kept");
         }
-        ring.push(&message(4_000_000_000, 10)).expect("kept");
+        ring.push(&message(4_000_000_000, 10), (10 * 1_000_000_000).into())
+            .expect("kept");
         for second in 10..20 {
-            ring.push(&message(second, 10)).expect("kept");
+            push(&mut ring, &message(second, 10)).expect("kept");
         }
         let near: Vec<i64> = copied(&mut ring, 5);
         assert!(near.starts_with(&(5..20).collect::<Vec<_>>()), "{near:?}");

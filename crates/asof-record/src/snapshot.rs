@@ -1,22 +1,21 @@
 //! Snapshots: the last minute, kept in memory or on disk, and written when a trigger fires.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::fs::File;
-use std::io::{self, BufWriter};
+use std::collections::VecDeque;
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use asof_core::{Message, Stamp, TimeRange};
 use asof_formats::{McapWriteError, McapWriter, McapWriterOptions};
-use asof_live::ros::is_latched;
 use asof_window::{Bounds, Recent};
 use parking_lot::Mutex;
 
 use crate::DurableFile;
-use crate::parts::part_path;
+use crate::last::{LastMessages, Scope};
+use crate::parts::PartNames;
 use crate::ring::{Kept, Ring, wrote};
-use crate::sink::{Sink, Tags};
+use crate::sink::{Receipt, Sink, Tags};
 use crate::trigger::{Lookout, Trigger};
 
 /// What is kept, and which triggers write it.
@@ -88,33 +87,31 @@ pub struct SnapshotReport {
 const MOST_STANDING_BYTES: u64 = 64 << 20;
 /// Messages are kept this much longer than requested.
 const KEEP_MARGIN: Duration = Duration::from_secs(1);
-/// At most this many messages of one latched topic.
-const MOST_LATCHED: usize = 1_000;
+/// At most this many reasons of one snapshot are written.
+const MOST_REASONS: usize = 1_000;
 /// At most this many notes are kept for the next snapshot.
 const MOST_NOTES: usize = 1_000;
-/// At most this many existing file names are skipped.
-const MOST_FILES: u64 = 1_000_000;
 
 /// Keeps messages, and writes them when a trigger fires.
 pub(crate) struct Snapshots {
-    path: PathBuf,
+    names: PartNames,
     options: SnapshotOptions,
     writer: McapWriterOptions,
     tags: Tags,
     kept: Kept,
-    standing: Standing,
+    standing: LastMessages,
     lookout: Lookout,
     open: Option<Open>,
     /// Notes that were made while no file was open, and their times.
     notes: VecDeque<(Stamp, String, Tags)>,
-    /// The latest time that was reported.
+    /// The latest log time that was reported.
     now: Stamp,
-    next: u64,
     report: Arc<Mutex<SnapshotReport>>,
 }
 
 struct Open {
     writer: McapWriter<BufWriter<DurableFile>>,
+    /// When it ends, by the clock that never goes back.
     until: Stamp,
     /// The reasons, and their times.
     reasons: Tags,
@@ -123,6 +120,7 @@ struct Open {
 impl Snapshots {
     pub fn new(
         path: &Path,
+        start: Stamp,
         options: SnapshotOptions,
         writer: McapWriterOptions,
         tags: Tags,
@@ -137,24 +135,23 @@ impl Snapshots {
             None => Kept::Memory(Recent::new(Bounds::age(age).and_bytes(bytes))),
         };
         let snapshots = Snapshots {
-            path: path.to_owned(),
+            names: PartNames::new(path, start),
             writer,
             tags,
             kept,
-            standing: Standing::new(MOST_STANDING_BYTES.min(options.bytes / 2)),
+            standing: LastMessages::new(Scope::All, MOST_STANDING_BYTES.min(options.bytes / 2)),
             lookout: Lookout::new(options.triggers.clone()),
             options,
             open: None,
             notes: VecDeque::new(),
-            now: Stamp::MIN,
-            next: 0,
+            now: start,
             report: Arc::clone(&report),
         };
         Ok((snapshots, report))
     }
 
     /// Begins a file with the kept messages, or extends the open one.
-    fn happened(&mut self, reason: &str, at: Stamp) -> Result<(), McapWriteError> {
+    fn happened(&mut self, reason: &str, now: Stamp, at: Stamp) -> Result<(), McapWriteError> {
         {
             let mut report = self.report.lock();
             report.triggered += 1;
@@ -162,26 +159,26 @@ impl Snapshots {
         }
         let until = later(at, self.options.after);
         if self.open.is_none() {
-            self.begin(at)?;
+            self.begin(now, at)?;
         }
         if let Some(open) = &mut self.open {
             open.until = open.until.max(until);
-            if open.reasons.len() < MOST_LATCHED {
+            if open.reasons.len() < MOST_REASONS {
                 open.reasons
-                    .insert(at.nanos().to_string(), reason.to_owned());
+                    .insert(now.nanos().to_string(), reason.to_owned());
             }
         }
         Ok(())
     }
 
-    fn begin(&mut self, at: Stamp) -> Result<(), McapWriteError> {
-        let (path, file) = self.create()?;
+    fn begin(&mut self, now: Stamp, at: Stamp) -> Result<(), McapWriteError> {
+        let (path, file) = self.names.create()?;
         let file = BufWriter::with_capacity(1 << 17, DurableFile::new(file)?);
         let mut writer = McapWriter::new(file, self.writer.clone())?;
         if !self.tags.is_empty() {
             writer.write_metadata("tags", self.tags.clone())?;
         }
-        let kept = TimeRange::new(earlier(at, self.options.keep), Stamp::MAX);
+        let kept = TimeRange::new(earlier(now, self.options.keep), Stamp::MAX);
         for (noted, name, values) in self.notes.drain(..) {
             if kept.contains(noted) {
                 writer.write_metadata(&name, values)?;
@@ -190,11 +187,8 @@ impl Snapshots {
         let start = self.kept.start().max(kept.start);
         let mut written = 0;
         // Messages from before that are still valid are logged where the snapshot begins.
-        for message in self.standing.before(start) {
-            let message = Message {
-                log_time: start,
-                ..message.clone()
-            };
+        let came = earlier(at, self.options.keep);
+        for message in self.standing.before(start, start, came) {
             written += u64::from(wrote(writer.write(&message))?);
         }
         written += self.kept.copy(kept, &mut writer)?;
@@ -213,20 +207,6 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Creates a new file; an existing file is never overwritten.
-    fn create(&mut self) -> Result<(PathBuf, File), McapWriteError> {
-        loop {
-            let path = part_path(&self.path, self.next);
-            self.next += 1;
-            match File::create_new(&path) {
-                Ok(file) => return Ok((path, file)),
-                Err(error)
-                    if error.kind() == io::ErrorKind::AlreadyExists && self.next < MOST_FILES => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
     fn end(&mut self) -> Result<(), McapWriteError> {
         if let Some(mut open) = self.open.take() {
             open.writer.write_metadata("snapshot", open.reasons)?;
@@ -240,36 +220,36 @@ impl Snapshots {
         let stats = self.kept.stats();
         let mut report = self.report.lock();
         report.kept = stats.messages;
-        report.kept_bytes = stats.bytes + self.standing.bytes;
+        report.kept_bytes = stats.bytes + self.standing.bytes();
         report.crowded_out = stats.crowded_out;
         report.problems.clone_from(&self.lookout.problems);
     }
 }
 
 impl Sink for Snapshots {
-    fn write(&mut self, message: &Message) -> Result<(), McapWriteError> {
-        let happened = self.lookout.heard(message);
+    fn write(&mut self, message: &Message, receipt: &Receipt) -> Result<(), McapWriteError> {
+        let happened = self.lookout.heard(message, receipt.at);
         if message.log_time < Stamp::from(0) {
             let topic = message.channel.topic.clone();
             let time = message.log_time;
             return Err(McapWriteError::BeforeEpoch { topic, time });
         }
         if let Some(open) = self.open.as_mut() {
-            if message.log_time <= open.until {
+            if receipt.at <= open.until {
                 open.writer.write(message)?;
                 self.report.lock().written += 1;
             } else if happened.is_none() {
                 self.end()?;
             }
         }
-        self.kept.push(message)?;
-        self.standing.keep(message);
+        self.kept.push(message, receipt.at)?;
+        self.standing.keep(message, receipt);
         if let Some(reason) = happened {
             let was_open = self.open.as_ref().map(|open| open.until);
-            self.happened(&reason, message.log_time)?;
+            self.happened(&reason, message.log_time, receipt.at)?;
             // The message was too late for the file as it was, but is within its new end.
             if let (Some(open), Some(until)) = (&mut self.open, was_open)
-                && message.log_time > until
+                && receipt.at > until
             {
                 open.writer.write(message)?;
                 self.report.lock().written += 1;
@@ -290,20 +270,19 @@ impl Sink for Snapshots {
         Ok(())
     }
 
-    fn trigger(&mut self, reason: &str, at: Stamp) -> Result<(), McapWriteError> {
-        self.happened(reason, at)
+    fn trigger(&mut self, reason: &str, now: Stamp, at: Stamp) -> Result<(), McapWriteError> {
+        self.happened(reason, now, at)
     }
 
-    fn tick(&mut self, now: Stamp) -> Result<(), McapWriteError> {
+    fn tick(&mut self, now: Stamp, at: Stamp) -> Result<(), McapWriteError> {
         self.now = now;
-        if let Some(reason) = self.lookout.tick(now) {
-            self.happened(&reason, now)?;
+        if let Some(reason) = self.lookout.tick(at) {
+            self.happened(&reason, now, at)?;
         }
         self.tell();
         match &mut self.open {
-            Some(open) if now > open.until => self.end(),
-            Some(open) => open.writer.tick(now),
-            None => Ok(()),
+            Some(open) if at > open.until => self.end(),
+            _ => Ok(()),
         }
     }
 
@@ -318,54 +297,6 @@ impl Sink for Snapshots {
         self.end()?;
         self.tell();
         Ok(())
-    }
-}
-
-/// Messages from before the snapshot that are still valid.
-struct Standing {
-    limit: u64,
-    topics: BTreeMap<String, Vec<Message>>,
-    bytes: u64,
-}
-
-impl Standing {
-    fn new(limit: u64) -> Self {
-        Standing {
-            limit,
-            topics: BTreeMap::new(),
-            bytes: 0,
-        }
-    }
-
-    fn keep(&mut self, message: &Message) {
-        let size = |message: &Message| message.payload.len() as u64;
-        let is_latched = is_latched(&message.channel);
-        let known = self
-            .topics
-            .entry(message.channel.topic.clone())
-            .or_default();
-        // A latched topic may have many publishers, each with one message.
-        let most = if is_latched { MOST_LATCHED } else { 1 };
-        while known.len() >= most {
-            self.bytes -= size(&known.remove(0));
-        }
-        // Large messages of other topics are not worth their memory.
-        let share = if is_latched {
-            self.limit
-        } else {
-            self.limit / 16
-        };
-        let fits = size(message) <= share && self.bytes + size(message) <= self.limit;
-        if fits {
-            self.bytes += size(message);
-            known.push(message.clone());
-        }
-    }
-
-    /// Messages of all topics that were logged before a time.
-    fn before(&self, start: Stamp) -> impl Iterator<Item = &Message> {
-        let all = self.topics.values().flatten();
-        all.filter(move |message| message.log_time < start)
     }
 }
 
@@ -410,6 +341,20 @@ mod tests {
         }
     }
 
+    /// A message that came when it was logged.
+    fn write(snapshots: &mut Snapshots, message: &Message) -> Result<(), McapWriteError> {
+        let receipt = Receipt {
+            at: message.log_time,
+            publisher: None,
+        };
+        snapshots.write(message, &receipt)
+    }
+
+    fn tick(snapshots: &mut Snapshots, second: i64) -> Result<(), McapWriteError> {
+        let now = (second * SECOND).into();
+        snapshots.tick(now, now)
+    }
+
     fn made(path: &Path, trigger: &str) -> (Snapshots, Arc<Mutex<SnapshotReport>>) {
         made_in(path, trigger, None)
     }
@@ -426,7 +371,13 @@ mod tests {
             triggers: vec![trigger.parse().expect("a trigger")],
             ..SnapshotOptions::default()
         };
-        let made = Snapshots::new(path, options, McapWriterOptions::default(), Tags::new());
+        let made = Snapshots::new(
+            path,
+            0.into(),
+            options,
+            McapWriterOptions::default(),
+            Tags::new(),
+        );
         made.expect("snapshots")
     }
 
@@ -464,15 +415,15 @@ mod tests {
         let (mut snapshots, report) = made(&folder.path().join("run.mcap"), "/bumper.data == 1");
         let (scan, bumper) = (channel("/scan"), channel("/bumper"));
         for second in 0..40 {
-            snapshots.write(&message(&scan, second, 0)).expect("kept");
-            snapshots.tick((second * SECOND).into()).expect("written");
+            write(&mut snapshots, &message(&scan, second, 0)).expect("kept");
+            tick(&mut snapshots, second).expect("written");
             if [3, 25, 31].contains(&second) {
                 let text = [("text".to_owned(), format!("at {second}"))];
                 let text = text.into_iter().collect();
                 snapshots.note("note", &text).expect("noted");
             }
             if second == 30 {
-                snapshots.write(&message(&bumper, second, 1)).expect("kept");
+                write(&mut snapshots, &message(&bumper, second, 1)).expect("kept");
             }
         }
         Box::new(snapshots).finish().expect("written");
@@ -487,11 +438,11 @@ mod tests {
         let (mut snapshots, report) = made_in(path, "/bumper.data == 1", ring);
         let (scan, bumper) = (channel("/scan"), channel("/bumper"));
         for second in 0..60 {
-            snapshots.write(&message(&scan, second, 0)).expect("kept");
+            write(&mut snapshots, &message(&scan, second, 0)).expect("kept");
             if second == 30 {
-                snapshots.write(&message(&bumper, second, 1)).expect("kept");
+                write(&mut snapshots, &message(&bumper, second, 1)).expect("kept");
             }
-            snapshots.tick((second * SECOND).into()).expect("written");
+            tick(&mut snapshots, second).expect("written");
         }
         Box::new(snapshots).finish().expect("written");
         let report = report.lock().clone();
@@ -508,11 +459,11 @@ mod tests {
         let (mut snapshots, report) = made(&folder.path().join("run.mcap"), "/bumper.data == 1");
         let (scan, bumper) = (channel("/scan"), channel("/bumper"));
         for second in 0..60 {
-            snapshots.write(&message(&scan, second, 0)).expect("kept");
+            write(&mut snapshots, &message(&scan, second, 0)).expect("kept");
             let is_pressed = [20, 24, 40].contains(&second);
             let pressed = message(&bumper, second, u8::from(is_pressed));
-            snapshots.write(&pressed).expect("kept");
-            snapshots.tick((second * SECOND).into()).expect("written");
+            write(&mut snapshots, &pressed).expect("kept");
+            tick(&mut snapshots, second).expect("written");
         }
         Box::new(snapshots).finish().expect("written");
         let report = report.lock().clone();
@@ -534,13 +485,13 @@ mod tests {
         let (scan, bumper) = (channel("/scan"), channel("/bumper"));
         let fixed = channel("/tf_static");
         for part in 0..3 {
-            snapshots.write(&message(&fixed, 1, part)).expect("kept");
+            write(&mut snapshots, &message(&fixed, 1, part)).expect("kept");
         }
         for second in 2..100 {
-            snapshots.write(&message(&scan, second, 0)).expect("kept");
-            snapshots.tick((second * SECOND).into()).expect("kept");
+            write(&mut snapshots, &message(&scan, second, 0)).expect("kept");
+            tick(&mut snapshots, second).expect("kept");
         }
-        snapshots.write(&message(&bumper, 100, 1)).expect("kept");
+        write(&mut snapshots, &message(&bumper, 100, 1)).expect("kept");
         Box::new(snapshots).finish().expect("written");
         let files = report.lock().files.clone();
         assert_eq!(
@@ -562,17 +513,22 @@ mod tests {
             ..SnapshotOptions::default()
         };
         let path = folder.path().join("run.mcap");
-        let (mut snapshots, report) =
-            Snapshots::new(&path, options, McapWriterOptions::default(), Tags::new())
-                .expect("snapshots");
+        let (mut snapshots, report) = Snapshots::new(
+            &path,
+            0.into(),
+            options,
+            McapWriterOptions::default(),
+            Tags::new(),
+        )
+        .expect("snapshots");
         let image = channel("/image");
         for number in 0..1_000 {
             let mut large = message(&image, 0, 0);
             large.log_time = (number * 1_000_000).into();
             large.payload = vec![0; 10_000].into();
-            snapshots.write(&large).expect("kept");
+            write(&mut snapshots, &large).expect("kept");
         }
-        snapshots.tick(SECOND.into()).expect("kept");
+        tick(&mut snapshots, 1).expect("kept");
         let report = report.lock().clone();
         assert!(report.kept_bytes <= 1 << 20, "{report:?}");
         assert!(report.crowded_out > 800 && report.kept > 20, "{report:?}");
@@ -583,14 +539,62 @@ mod tests {
     fn a_file_that_is_there_is_never_replaced() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("run.mcap");
-        std::fs::write(part_path(&path, 0), "mine").expect("written");
+        std::fs::write(PartNames::new(&path, 0.into()).path(0), "mine").expect("written");
         let (mut snapshots, report) = made(&path, "/bumper.data == 1");
         snapshots
-            .trigger("a key", (5 * SECOND).into())
+            .trigger("a key", (5 * SECOND).into(), (5 * SECOND).into())
             .expect("written");
         Box::new(snapshots).finish().expect("written");
-        assert_eq!(report.lock().files, [part_path(&path, 1)]);
-        let before = std::fs::read(part_path(&path, 0)).expect("read");
+        assert_eq!(
+            report.lock().files,
+            [PartNames::new(&path, 0.into()).path(1)]
+        );
+        let before = std::fs::read(PartNames::new(&path, 0.into()).path(0)).expect("read");
         assert_eq!(before, b"mine");
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_ends_no_later_and_costs_no_latched_message() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let ring = folder.path().join("ring");
+        for (name, ring) in [("memory.mcap", None), ("disk.mcap", Some(ring))] {
+            let (mut snapshots, report) =
+                made_in(&folder.path().join(name), "/bumper.data == 1", ring);
+            let (scan, bumper) = (channel("/scan"), channel("/bumper"));
+            let receipt = Receipt {
+                at: 0.into(),
+                publisher: None,
+            };
+            let fixed = message(&channel("/tf_static"), 7_200, 0);
+            snapshots.write(&fixed, &receipt).expect("kept");
+            for second in 0..60 {
+                let at = (second * SECOND).into();
+                let receipt = Receipt {
+                    at,
+                    publisher: None,
+                };
+                // An hour back in the tenth second, and once more while the file is open.
+                let logged =
+                    [7_200, 3_600, 0][usize::from(second >= 10) + usize::from(second > 31)];
+                let logged = logged + second;
+                let scanned = message(&scan, logged, 0);
+                snapshots.write(&scanned, &receipt).expect("kept");
+                if second == 30 {
+                    let pressed = message(&bumper, logged, 1);
+                    snapshots.write(&pressed, &receipt).expect("kept");
+                }
+                let now = (logged * SECOND).into();
+                snapshots.tick(now, at).expect("kept");
+            }
+            Box::new(snapshots).finish().expect("written");
+            let report = report.lock().clone();
+            let found = seconds(&report.files[0], "/scan");
+            assert_eq!(
+                found.len(),
+                16,
+                "ten seconds before, and five after: {found:?}"
+            );
+            assert_eq!(seconds(&report.files[0], "/tf_static").len(), 1);
+        }
     }
 }

@@ -207,11 +207,11 @@ impl Lookout {
         }
     }
 
-    /// Checks a message; returns the first trigger that fires.
-    pub fn heard(&mut self, message: &Message) -> Option<String> {
+    /// Checks a message that came at a time, by a clock that never goes back; returns the first trigger that fires.
+    pub fn heard(&mut self, message: &Message, at: Stamp) -> Option<String> {
         let mut happened = None;
         for watched in &mut self.watched {
-            if watched.hears(message, &mut self.problems) {
+            if watched.hears(message, at, &mut self.problems) {
                 happened.get_or_insert_with(|| watched.trigger.to_string());
             }
         }
@@ -236,13 +236,13 @@ impl Lookout {
 }
 
 impl Watched {
-    fn hears(&mut self, message: &Message, problems: &mut Vec<String>) -> bool {
+    fn hears(&mut self, message: &Message, at: Stamp, problems: &mut Vec<String>) -> bool {
         match &self.trigger {
             Trigger::Rate { topic, .. } => {
                 if let Some(rate) = &mut self.rate
                     && message.channel.topic == *topic
                 {
-                    rate.count(message.log_time);
+                    rate.count(at);
                 }
                 false
             }
@@ -453,14 +453,19 @@ mod tests {
         Lookout::new(vec![text.parse().expect("a trigger")])
     }
 
+    /// A message that came when it was logged.
+    fn heard(lookout: &mut Lookout, message: &Message) -> Option<String> {
+        lookout.heard(message, message.log_time)
+    }
+
     #[test]
     fn a_field_triggers_when_it_becomes_so_and_not_for_as_long_as_it_is() {
         let mut lookout = lookout("/bumper.data == true");
-        let heard = [false, true, true, false, true].map(|is_pressed| {
-            let happened = lookout.heard(&bumper(is_pressed));
+        let fired = [false, true, true, false, true].map(|is_pressed| {
+            let happened = heard(&mut lookout, &bumper(is_pressed));
             happened.is_some()
         });
-        assert_eq!(heard, [false, true, false, false, true]);
+        assert_eq!(fired, [false, true, false, false, true]);
     }
 
     #[test]
@@ -482,8 +487,8 @@ mod tests {
     fn a_field_that_the_type_does_not_have_is_told_once() {
         let mut lookout = lookout("/bumper.pressed == true");
         let pressed = bumper(true);
-        assert_eq!(lookout.heard(&pressed), None);
-        assert_eq!(lookout.heard(&pressed), None);
+        assert_eq!(heard(&mut lookout, &pressed), None);
+        assert_eq!(heard(&mut lookout, &pressed), None);
         assert_eq!(lookout.problems.len(), 1);
         assert!(
             lookout.problems[0].contains("/bumper"),
@@ -502,9 +507,9 @@ mod tests {
             message("/rosout", "rcl_interfaces/msg/Log", definition, 0, &payload)
         };
         let mut lookout = lookout("log >= error");
-        let heard = [20, 30, 40, 50, 20].map(|level| lookout.heard(&log(level)).is_some());
-        assert_eq!(heard, [false, false, true, true, false]);
-        assert!(lookout.heard(&bumper(true)).is_none());
+        let fired = [20, 30, 40, 50, 20].map(|level| heard(&mut lookout, &log(level)).is_some());
+        assert_eq!(fired, [false, false, true, true, false]);
+        assert!(heard(&mut lookout, &bumper(true)).is_none());
     }
 
     #[test]
@@ -516,7 +521,7 @@ mod tests {
         for tenth in 0..200_i64 {
             let at = tenth * 100_000_000;
             if !(50..100).contains(&tenth) && tenth < 150 {
-                let _ = lookout.heard(&scan(at));
+                let _ = heard(&mut lookout, &scan(at));
             }
             if lookout.tick(at.into()).is_some() {
                 happened.push(tenth);
@@ -567,7 +572,7 @@ mod tests {
         fn no_times_panic(times in proptest::collection::vec(any::<i64>(), 0..20)) {
             let mut lookout = lookout("rate(/scan) < 5");
             for at in times {
-                let _ = lookout.heard(&message("/scan", "std_msgs/msg/Empty", "", at, &[0, 1, 0, 0]));
+                let _ = heard(&mut lookout, &message("/scan", "std_msgs/msg/Empty", "", at, &[0, 1, 0, 0]));
                 let _ = lookout.tick(at.into());
             }
         }

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use asof_live::TopicPublisher;
-use asof_live::ros::Durability::Volatile;
-use asof_record::{RecordOptions, Recorder};
+use asof_core::Message;
+use asof_live::ros::Durability::{TransientLocal, Volatile};
+use asof_live::ros::QosProfile;
+use asof_live::{PublisherOptions, TopicPublisher};
+use asof_record::{RecordOptions, Recorder, SplitOptions};
 
 use common::{SOON, eventually, messages, number, pair, talker};
 
@@ -106,4 +108,93 @@ fn a_recording_of_many_topics_holds_what_came_on_each() {
     let report = recorder.stop().expect("stopped");
     assert_eq!((report.topics.len(), report.dropped()), (200, 0));
     assert_eq!(messages(&path).len(), 200);
+}
+
+/// A time of the robot's clock, in seconds.
+fn clock(seconds: u32) -> Vec<u8> {
+    [&number(seconds)[..], &[0; 4]].concat()
+}
+
+#[test]
+fn a_recorder_that_is_restarted_beside_a_clock_that_is_set_back_loses_nothing() {
+    let (robot, observer) = pair();
+    let fixed = talker(&robot, "/tf_static", TransientLocal);
+    fixed.publish(number(7), 1.into()).expect("published");
+    let counter = talker(&robot, "/count", Volatile);
+    let options = PublisherOptions {
+        node: "simulator".to_owned(),
+        topic: "/clock".to_owned(),
+        type_name: "rosgraph_msgs/msg/Clock".to_owned(),
+        definition: String::new(),
+        qos: QosProfile::default(),
+        waits: true,
+    };
+    let time = robot.publisher(&options).expect("a publisher");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run.mcap");
+    let mut options = RecordOptions {
+        sim_time: true,
+        ..RecordOptions::default()
+    };
+    options.writer.chunk_size = 1;
+    let split = SplitOptions {
+        bytes: Some(4_000),
+        ..SplitOptions::default()
+    };
+    let mut published = 0;
+    // The clock is set back in the second run and in the third one.
+    for mut second in [20_000, 10_000, 5_000] {
+        let recorder =
+            Recorder::create_parts(&observer, &path, split.clone(), options.clone(), |_| true);
+        let recorder = recorder.expect("a recorder");
+        let written = |topic: &str| {
+            let report = recorder.report();
+            report.topics.get(topic).map_or(0, |topic| topic.written)
+        };
+        eventually("subscribers", || counter.is_heard() && time.is_heard());
+        eventually("the clock and what is latched", || {
+            time.publish(clock(second), 1.into()).expect("published");
+            written("/clock") > 0 && written("/tf_static") > 0
+        });
+        let begun = published;
+        while published < begun + 200 {
+            second = if published == begun + 100 {
+                second - 4_000
+            } else {
+                second + 1
+            };
+            time.publish(clock(second), 1.into()).expect("published");
+            counter
+                .publish(number(published), 1.into())
+                .expect("published");
+            published += 1;
+        }
+        eventually("all are written", || written("/count") == 200);
+        let report = recorder.stop().expect("closed whole");
+        assert!(report.parts.files.len() > 2, "{report:?}");
+    }
+    let mut counted = Vec::new();
+    for entry in std::fs::read_dir(folder.path()).expect("a folder") {
+        let path = entry.expect("a file").path();
+        let held = messages(&path);
+        let is_fixed = |one: &Message| one.channel.topic == "/tf_static";
+        assert!(held.iter().any(is_fixed), "{} lacks it", path.display());
+        let numbers = held.iter().filter(|one| one.channel.topic == "/count");
+        counted.extend(numbers.map(|one| one.payload.clone()));
+    }
+    counted.sort();
+    let mut expected: Vec<Vec<u8>> = (0..published).map(number).collect();
+    expected.sort();
+    assert_eq!(counted, expected);
+}
+
+#[test]
+fn an_existing_file_is_not_recorded_over() {
+    let (_robot, observer) = pair();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("precious.mcap");
+    std::fs::write(&path, "precious").expect("written");
+    let recorder = Recorder::create(&observer, &path, RecordOptions::default(), |_| true);
+    assert!(recorder.is_err());
+    assert_eq!(std::fs::read(&path).expect("read"), b"precious");
 }

@@ -106,7 +106,7 @@ pub fn listen(
         }),
         reading: Reading::Verb,
     };
-    listening.discover(wanted);
+    listening.discover(wanted)?;
     for session in listening.shared.sessions.lock().iter_mut() {
         session.begin();
     }
@@ -142,8 +142,9 @@ fn connect(
 }
 
 impl Listening {
-    /// Waits for topics; for named topics without limit, until it is time to stop.
-    fn discover(&self, wanted: &Wanted) {
+    /// Waits for topics; for named topics without limit, until it is time to stop. A robot that does not answer meanwhile is
+    /// an error.
+    fn discover(&self, wanted: &Wanted) -> anyhow::Result<()> {
         let shared = &self.shared;
         let started = Instant::now();
         let needs_names = !wanted.names().is_empty();
@@ -155,16 +156,32 @@ impl Listening {
             let topics = summary.topics();
             let is_there = |name: &String| topics.contains(&name.as_str());
             if has_topics && wanted.names().iter().all(is_there) {
-                return;
+                return Ok(());
             }
             let is_late = started.elapsed() >= wanted.patience;
-            let is_connected = || {
-                let sessions = shared.sessions.lock();
-                sessions.iter().all(|session| session.robot.is_connected())
-            };
-            if is_late && (!needs_names || is_connected()) {
-                return;
+            if is_late {
+                shared.answered()?;
             }
+            if is_late && !needs_names {
+                self.tell_discovery();
+                return Ok(());
+            }
+        }
+        if wanted.patience.is_zero() {
+            return Ok(());
+        }
+        shared.answered()
+    }
+
+    /// Says so when topics still appear.
+    fn tell_discovery(&self) {
+        let shared = &self.shared;
+        if shared.robots.iter().any(|robot| robot.is_discovering()) {
+            let topics = shared.source.summary().topics().len() as u64;
+            let topics = counted(topics, "topic");
+            shared
+                .screen
+                .note(format_args!("still discovering: {topics} so far"));
         }
     }
 
@@ -190,9 +207,10 @@ impl Listening {
         let shared = &self.shared;
         shared.is_over.store(true, Ordering::Relaxed);
         if shared.source.summary().channels.is_empty() {
-            shared.screen.note(
-                "no topic was found; on Zenoh, ROS 2 topics are found by their tokens, and other keys need --key",
-            );
+            let sessions = shared.sessions.lock();
+            let first = sessions.first();
+            let words = first.map_or("no topic was found", Session::without_topics);
+            shared.screen.note(words);
         }
         let reading = Reading::Heard(Stamp::now());
         Listening { reading, ..self }
@@ -248,6 +266,12 @@ impl Shared {
             session.tell(&self.screen);
         }
         sessions.iter().all(Session::is_open) && !self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// An error unless all robots have answered.
+    fn answered(&self) -> anyhow::Result<()> {
+        let mut sessions = self.sessions.lock();
+        sessions.iter_mut().try_for_each(Session::answered)
     }
 
     fn limit(&self) -> Option<Duration> {

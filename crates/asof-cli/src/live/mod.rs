@@ -98,7 +98,7 @@ pub struct Record {
     #[command(flatten)]
     connection: Connection,
 
-    /// The new file
+    /// The new file. {time} in its name is the start of the recording: run-{time}.mcap
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
@@ -131,7 +131,7 @@ pub struct Record {
     prefix: Vec<String>,
 
     /// Start the next file at about this size: bytes, or with k, M or G. Files are named run_0.mcap,
-    /// run_1.mcap, …
+    /// run_1.mcap, …, after those of earlier runs, and each begins with the latched messages
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     split_size: Option<u64>,
 
@@ -139,7 +139,8 @@ pub struct Record {
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     split_time: Option<Duration>,
 
-    /// Total size of all files: bytes, or with k, M or G. The oldest is deleted for the newest, and reported
+    /// Total size of all files, also of earlier runs: bytes, or with k, M or G. The oldest is deleted for the newest, and
+    /// reported
     #[arg(long, value_name = "BYTES", value_parser = parse_size, requires = "splits")]
     quota: Option<u64>,
 
@@ -160,7 +161,7 @@ pub struct Record {
     ring: Option<PathBuf>,
 
     /// Write a snapshot on this event: '/bumper.data == true' (a field, with ==, !=, <, <=, > or >=), 'log >= error',
-    /// 'rate(/scan) < 5'. May be repeated
+    /// 'rate(/scan) < 5' (the rate must fall: a topic that never came does not fire). May be repeated
     #[arg(long, value_name = "EXPR", requires = "keep")]
     trigger: Vec<String>,
 

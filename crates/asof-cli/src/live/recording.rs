@@ -10,7 +10,7 @@ use asof_formats::Compression;
 use asof_live::ros::{QosError, QosOverride};
 use asof_record::{
     DurableFile, Priorities, RecordError, RecordOptions, RecordReport, Recorder, SnapshotOptions,
-    SnapshotReport, SplitOptions, TopicReport, Trigger, TriggerError, part_path,
+    SnapshotReport, SplitOptions, TopicReport, Trigger, TriggerError, started_path,
 };
 use indicatif::ProgressBar;
 use serde_json::json;
@@ -34,11 +34,11 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(250);
 
 pub fn run(verb: &Record, screen: &Screen) -> anyhow::Result<Outcome> {
     // Before waiting for a robot that may appear much later.
-    if verb.keep.is_none() {
-        let first = first_file(verb);
-        check(&first, verb.force && !verb.is_split())?;
-    } else {
+    let path = started_path(&verb.output, super::robot::now());
+    if verb.keep.is_some() || verb.is_split() {
         check_folder(&verb.output)?;
+    } else {
+        check(&path, verb.force)?;
     }
     check_prefixes(verb)?;
     let triggers = verb.triggers()?;
@@ -86,7 +86,7 @@ pub fn run(verb: &Record, screen: &Screen) -> anyhow::Result<Outcome> {
     } else {
         // Written in place from the start: whatever happens, the recording is at the requested path.
         let file = Straight {
-            file: BufWriter::with_capacity(1 << 17, durable(&verb.output, verb.force)?),
+            file: BufWriter::with_capacity(1 << 17, durable(&path, verb.force)?),
             position: 0,
         };
         Recorder::start(&session.robot, file, options, nothing)?
@@ -105,29 +105,33 @@ pub fn run(verb: &Record, screen: &Screen) -> anyhow::Result<Outcome> {
         recorder.add_key(&session.robot, key)?;
     }
     supervisor::tell("READY=1");
-    follow(&mut session, &recorder, verb, screen)?;
+    follow(&mut session, &recorder, verb, &path, screen)?;
     supervisor::tell("STOPPING=1");
     let elapsed = session.elapsed();
-    let report = recorder.stop().map_err(|error| broken(verb, error))?;
-    let mut is_missing = false;
-    for robot in std::iter::once(&mut session).chain(&mut others) {
-        is_missing |= robot.tell_problems(screen);
+    let before = recorder.report();
+    let report = recorder.stop();
+    let report = report.map_err(|error| broken(&path, &before, error))?;
+    let mut robots = std::iter::once(&mut session).chain(&mut others);
+    if report.topics.is_empty() && !robots.any(|robot| robot.has_answered()) {
+        // Nothing is left behind of a robot that was not there.
+        let parts = report.parts.files.iter();
+        let one = std::iter::once(&path).filter(|_| verb.keep.is_none() && !verb.is_split());
+        for file in parts.chain(one).filter(|file| file.is_file()) {
+            let _ = std::fs::remove_file(file);
+        }
+        session.answered()?;
     }
-    let outcome = tell(verb, &report, elapsed, screen)?;
+    let mut is_missing = false;
+    let is_asked = |topic: &str| verb.is_recorded(topic);
+    for robot in std::iter::once(&mut session).chain(&mut others) {
+        is_missing |= robot.tell_problems(is_asked, screen);
+    }
+    let outcome = tell(verb, &path, &report, elapsed, screen)?;
     Ok(if is_missing {
         Outcome::Damaged
     } else {
         outcome
     })
-}
-
-/// The first file that is written.
-fn first_file(verb: &Record) -> PathBuf {
-    if verb.is_split() {
-        part_path(&verb.output, 0)
-    } else {
-        verb.output.clone()
-    }
 }
 
 /// Without prefixes, topics of several robots would be merged.
@@ -189,19 +193,28 @@ impl Record {
             wanted(publisher) && !is_excluded
         }
     }
+
+    /// The same by its name.
+    fn is_recorded(&self, topic: &str) -> bool {
+        let is_match =
+            |patterns: &Option<Patterns>| patterns.as_ref().map(|all| all.is_match(topic));
+        is_match(&self.connection.topics).unwrap_or(true)
+            && !is_match(&self.exclude).unwrap_or(false)
+    }
 }
 
 fn follow(
     session: &mut Session,
     recorder: &Recorder,
     verb: &Record,
+    path: &PathBuf,
     screen: &Screen,
 ) -> anyhow::Result<()> {
     let (mut stated, mut printed, mut deleted) = (Instant::now(), Instant::now(), 0);
     let bar = screen.progress(0, "{msg}");
     let (mut told, mut complained, mut renewed) = (0, None::<Instant>, None::<Instant>);
     let prompts = Prompts::listen();
-    let mut snapshots = Told::default();
+    let mut snapshots = SnapshotProgress::default();
     if verb.keep.is_some() && prompts.is_terminal() {
         screen.note("press enter to write a snapshot");
     }
@@ -221,14 +234,14 @@ fn follow(
         }
         if renewed.is_none_or(|last| last.elapsed() >= STATUS_INTERVAL) {
             renewed = Some(Instant::now());
-            show(&bar, &report, session.elapsed(), verb);
+            show(&bar, &report, session.elapsed(), verb, path);
         }
         if report.parts.deleted > deleted {
             let more = counted(report.parts.deleted - deleted, "file");
             deleted = report.parts.deleted;
             bar.suspend(|| {
                 screen.note(format_args!(
-                    "{more} deleted, the oldest of this recording: --quota was exceeded"
+                    "{more} deleted, the oldest ones: --quota was exceeded"
                 ));
             });
         }
@@ -244,7 +257,7 @@ fn follow(
         if verb.status.is_some_and(|often| printed.elapsed() >= often) {
             printed = Instant::now();
             let mut out = output();
-            writeln!(out, "{}", state(verb, &report, session.elapsed()))?;
+            writeln!(out, "{}", state(verb, path, &report, session.elapsed()))?;
             out.flush()?;
         }
     }
@@ -284,13 +297,13 @@ fn time_of_note() -> (String, String) {
 
 /// The snapshots that were reported.
 #[derive(Default)]
-struct Told {
+struct SnapshotProgress {
     triggered: u64,
     files: usize,
     problems: usize,
 }
 
-impl Told {
+impl SnapshotProgress {
     /// Reports what is new.
     fn tell(&mut self, report: &SnapshotReport, screen: &Screen) {
         if report.triggered > self.triggered {
@@ -310,9 +323,14 @@ impl Told {
 }
 
 /// The state for programs; the final summary has `topics`, too.
-fn state(verb: &Record, report: &RecordReport, elapsed: Duration) -> serde_json::Value {
+fn state(
+    verb: &Record,
+    path: &PathBuf,
+    report: &RecordReport,
+    elapsed: Duration,
+) -> serde_json::Value {
     json!({
-        "status": "recording", "path": verb.output, "size": size_of(verb, report),
+        "status": "recording", "path": path, "size": size_of(verb, path, report),
         "duration": elapsed.as_secs_f64(), "messages": report.written(), "dropped": report.dropped(),
         "waiting_bytes": report.waiting_bytes, "files": files_of(verb, report),
         "deleted_files": report.parts.deleted, "snapshots": snapshots_of(verb, report),
@@ -343,24 +361,30 @@ fn snapshots_of(verb: &Record, report: &RecordReport) -> Option<serde_json::Valu
 }
 
 /// The total size of the files.
-fn size_of(verb: &Record, report: &RecordReport) -> u64 {
+fn size_of(verb: &Record, path: &PathBuf, report: &RecordReport) -> u64 {
     let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |found| found.len());
     if verb.is_split() || verb.keep.is_some() {
         files_of(verb, report).iter().map(size).sum()
     } else {
-        size(&verb.output)
+        size(path)
     }
 }
 
-fn show(bar: &ProgressBar, report: &RecordReport, elapsed: Duration, verb: &Record) {
-    let size = size_of(verb, report);
+fn show(
+    bar: &ProgressBar,
+    report: &RecordReport,
+    elapsed: Duration,
+    verb: &Record,
+    path: &PathBuf,
+) {
+    let size = size_of(verb, path, report);
     bar.set_message(format!(
         "{:.1} s · {} · {} · {} in {} · {} waiting",
         elapsed.as_secs_f64(),
         counted(report.topics.len() as u64, "topic"),
         counted(report.written(), "message"),
         bytes(size),
-        verb.output.display(),
+        path.display(),
         bytes(report.waiting_bytes),
     ));
 }
@@ -385,11 +409,12 @@ fn complain(report: &RecordReport, screen: &Screen) {
 
 fn tell(
     verb: &Record,
+    path: &PathBuf,
     report: &RecordReport,
     elapsed: Duration,
     screen: &Screen,
 ) -> anyhow::Result<Outcome> {
-    let size = size_of(verb, report);
+    let size = size_of(verb, path, report);
     let named = |is_meant: fn(&TopicReport) -> bool| -> Vec<&str> {
         let topics = report.topics.iter();
         let meant = topics.filter(|(_, topic)| is_meant(topic));
@@ -418,6 +443,12 @@ fn tell(
                 "{dropped} of {name} dropped: the disk was slower than the robot"
             ));
         }
+        if topic.lost > 0 {
+            let lost = counted(topic.lost, "message");
+            screen.note(format_args!(
+                "{lost} of {name} never arrived: they are missing in the sequence numbers of its publishers"
+            ));
+        }
         if topic.early > 0 {
             let early = counted(topic.early, "message");
             screen.note(format_args!(
@@ -444,10 +475,7 @@ fn tell(
         ));
     }
     if report.topics.is_empty() {
-        screen.note(
-            "nothing was recorded: no topic was seen; `asof live` shows what is there, raw Zenoh keys are \
-             recorded with --key",
-        );
+        screen.note("nothing was recorded: no topic was seen; `asof live` shows what is there");
     }
     let mut out = output();
     if verb.json {
@@ -457,12 +485,12 @@ fn tell(
             .map(|(name, topic)| {
                 json!({
                     "topic": name, "messages": topic.written, "dropped": topic.dropped, "refused": topic.refused, "mistimed": topic.mistimed,
-                    "early": topic.early,
+                    "early": topic.early, "lost": topic.lost,
                 })
             })
             .collect();
         let summary = json!({
-            "status": "done", "path": verb.output, "size": size, "files": files_of(verb, report),
+            "status": "done", "path": path, "size": size, "files": files_of(verb, report),
             "snapshots": snapshots_of(verb, report), "deleted_files": report.parts.deleted, "duration": elapsed.as_secs_f64(),
             "messages": report.written(), "dropped": report.dropped(), "topics": topics,
         });
@@ -471,7 +499,7 @@ fn tell(
         writeln!(
             out,
             "{}: {} written in {}, {}; {} of {} heard in {:.1} s",
-            verb.output.display(),
+            path.display(),
             counted(report.snapshots.written, "message"),
             counted(report.snapshots.files.len() as u64, "snapshot"),
             bytes(size),
@@ -483,7 +511,7 @@ fn tell(
         writeln!(
             out,
             "{}: {} of {} in {:.1} s, {}",
-            verb.output.display(),
+            path.display(),
             counted(report.written(), "message"),
             counted(report.topics.len() as u64, "topic"),
             elapsed.as_secs_f64(),
@@ -588,8 +616,8 @@ fn refused(path: &Path, error: std::io::Error) -> anyhow::Error {
     anyhow!(error).context(line)
 }
 
-/// What was written before the disk failed is still there.
-fn broken(verb: &Record, error: RecordError) -> anyhow::Error {
+/// What was written before the disk failed is still there, in the last file that was begun.
+fn broken(path: &Path, report: &RecordReport, error: RecordError) -> anyhow::Error {
     let error = anyhow::Error::new(error);
     // The disk's own error is the most specific: it is full, or gone.
     let mut causes = error.chain();
@@ -597,9 +625,14 @@ fn broken(verb: &Record, error: RecordError) -> anyhow::Error {
         Some(cause) => format!("cannot write the recording: {cause}"),
         None => error.to_string(),
     };
+    let files = report.parts.files.last().or(report.snapshots.files.last());
+    let dropped = match report.dropped() {
+        0 => String::new(),
+        dropped => format!("; {} dropped", counted(dropped, "message")),
+    };
     let line = format!(
-        "{reason}; the messages before are in {}: `asof recover` repairs it",
-        quoted(&verb.output)
+        "{reason}; the messages before are in {}: `asof recover` repairs it{dropped}",
+        quoted(files.map_or(path, PathBuf::as_path)),
     );
     error.context(line)
 }

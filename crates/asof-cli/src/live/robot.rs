@@ -42,6 +42,8 @@ pub struct Session {
 struct Presence {
     endpoints: String,
     is_there: bool,
+    /// Whether it ever was.
+    has_answered: bool,
     told: Option<bool>,
     changed: Instant,
 }
@@ -77,6 +79,7 @@ impl Connection {
             presence: Presence {
                 endpoints,
                 is_there: false,
+                has_answered: false,
                 told: None,
                 changed: Instant::now(),
             },
@@ -168,6 +171,31 @@ impl Session {
         }
     }
 
+    /// Whether a robot has ever answered.
+    pub fn has_answered(&mut self) -> bool {
+        self.presence.look(&self.robot);
+        self.presence.has_answered
+    }
+
+    /// An error unless a robot has ever answered: for all transports alike.
+    pub fn answered(&mut self) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            self.has_answered(),
+            "no robot answered at {}",
+            self.presence.endpoints
+        );
+        Ok(())
+    }
+
+    /// What to say when a robot has no topics.
+    pub fn without_topics(&self) -> &'static str {
+        if self.robot.zenoh().is_ok() {
+            "no topic was found; on Zenoh, ROS 2 topics are found by their tokens, and other keys need --key"
+        } else {
+            "no topic was found"
+        }
+    }
+
     /// The state of the connection, in a few words.
     pub fn status(&mut self) -> String {
         self.presence.look(&self.robot);
@@ -197,15 +225,20 @@ impl Session {
         self.said = (now, Instant::now());
     }
 
-    /// Reports what did not arrive from the robot, or arrived changed; returns whether anything is missing.
-    pub fn tell_problems(&mut self, screen: &Screen) -> bool {
+    /// Reports what did not arrive from the robot, or arrived changed; returns whether anything is missing. A problem of a
+    /// topic that was not asked for is a note.
+    pub fn tell_problems(&mut self, is_asked: impl Fn(&str) -> bool, screen: &Screen) -> bool {
         self.tell_said(screen);
-        let problems = self.robot.problems();
-        for problem in &problems {
-            screen.warning(problem);
+        let mut is_missing = false;
+        for problem in self.robot.problems() {
+            if problem.topic.as_deref().is_none_or(&is_asked) {
+                is_missing |= problem.kind == ProblemKind::Incomplete;
+                screen.warning(problem);
+            } else {
+                screen.note(problem);
+            }
         }
-        let mut problems = problems.iter();
-        problems.any(|problem| problem.kind == ProblemKind::Incomplete)
+        is_missing
     }
 
     fn tell_presence(&mut self, screen: &Screen) {
@@ -215,6 +248,7 @@ impl Session {
             is_there,
             told,
             changed,
+            ..
         } = &mut self.presence;
         // The first connection is not worth reporting, nor is a short gap.
         let is_news = match told {
@@ -245,6 +279,7 @@ impl Presence {
             self.changed = Instant::now();
             self.is_there = is_there;
         }
+        self.has_answered |= is_there || !robot.topics().is_empty();
     }
 }
 

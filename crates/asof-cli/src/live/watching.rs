@@ -23,6 +23,7 @@ pub fn run(verb: &Live, screen: &Screen) -> anyhow::Result<Outcome> {
     let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     if is_terminal && !verb.plain && !verb.json {
         table::show(&mut session, &watch, verb.interval)?;
+        session.answered()?;
         return Ok(Outcome::Done);
     }
     let mut out = output();
@@ -44,10 +45,9 @@ pub fn run(verb: &Live, screen: &Screen) -> anyhow::Result<Outcome> {
         }
         out.flush()?;
     }
+    session.answered()?;
     if watch.rates(now()).is_empty() {
-        screen.note(
-            "no topic was found; on Zenoh, ROS 2 topics are found by their tokens, and other keys need --key",
-        );
+        screen.note(session.without_topics());
     }
     Ok(Outcome::Done)
 }
