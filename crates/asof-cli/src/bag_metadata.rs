@@ -1,6 +1,7 @@
 //! The `metadata.yaml` that rosbag2 expects beside a recording.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -8,6 +9,7 @@ use asof_core::{Source as _, Summary};
 use asof_formats::McapFile;
 
 use super::failure::Usage;
+use super::newfile::NewFile;
 
 /// The path of the metadata of a recording: `metadata.yaml` in its folder. An error when one exists that may not be
 /// replaced.
@@ -27,7 +29,12 @@ pub fn write_beside(recording: &Path, place: &Path) -> anyhow::Result<()> {
     let summary = McapFile::open(recording)?.summary();
     let name = recording.file_name().unwrap_or_default().to_string_lossy();
     let text = metadata(&summary, &name);
-    std::fs::write(place, text).with_context(|| format!("cannot write {}", place.display()))
+    let new = NewFile::create(place, |_| true)?;
+    let written = new
+        .writer()
+        .and_then(|mut out| Ok(out.write_all(text.as_bytes())?));
+    written.with_context(|| format!("cannot write {}", place.display()))?;
+    new.finish()
 }
 
 /// Version 5, which rosbag2 reads since Galactic.

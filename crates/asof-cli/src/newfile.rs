@@ -21,7 +21,7 @@ pub struct NewFile {
 
 impl NewFile {
     /// Starts a file that will be `path`. An existing file is replaced only if `may_replace` returns true for
-    /// it; anything that is not an ordinary file is never replaced.
+    /// it; what is being read, and anything that is not an ordinary file, is never replaced.
     pub fn create(path: &Path, may_replace: impl FnOnce(&Path) -> bool) -> anyhow::Result<Self> {
         // Links are followed, as in every other program.
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -36,6 +36,12 @@ impl NewFile {
             if !found.is_file() {
                 bail!(
                     "cannot write {}: it is not an ordinary file; name another with -o",
+                    path.display()
+                );
+            }
+            if is_input(&target) {
+                bail!(
+                    "cannot write {}: it is being read; name another file",
                     path.display()
                 );
             }
@@ -106,6 +112,33 @@ fn unwritable(path: &Path, folder: &Path, error: io::Error) -> anyhow::Error {
     anyhow::Error::new(error).context(line)
 }
 
+/// The files that this process reads, by what identifies them.
+static INPUTS: Mutex<Vec<Identity>> = Mutex::new(Vec::new());
+
+/// Notes a file that is read, or a folder whose recordings are: no [`NewFile`] replaces it.
+pub fn note_input(place: &Path) {
+    let inside = fs::read_dir(place).into_iter().flatten().flatten();
+    let inside = inside.map(|entry| entry.path());
+    let files = inside.filter(|path| {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        extension.is_some_and(|extension| OF_A_RECORDING.contains(&extension))
+    });
+    let found = files.chain([place.to_owned()]);
+    let found = found.filter_map(|path| identity(&path));
+    let mut inputs = INPUTS.lock().unwrap_or_else(PoisonError::into_inner);
+    inputs.extend(found);
+}
+
+/// The files of a folder that may belong to a recording.
+const OF_A_RECORDING: [&str; 10] = [
+    "mcap", "bag", "db3", "db3-wal", "ulg", "ulog", "yaml", "zst", "zstd", "active",
+];
+
+fn is_input(path: &Path) -> bool {
+    let inputs = INPUTS.lock().unwrap_or_else(PoisonError::into_inner);
+    identity(path).is_some_and(|found| inputs.contains(&found))
+}
+
 /// Refuses to overwrite the recording that is being read, under any name.
 ///
 /// `word` goes into the name that is suggested instead.
@@ -125,22 +158,27 @@ pub fn beside(path: &Path, word: &str) -> PathBuf {
     path.with_extension(format!("{word}.mcap"))
 }
 
-#[cfg(unix)]
 fn is_same(one: &Path, other: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    // Follows links; two hard links share the number of their inode.
-    let identity = |path: &Path| {
-        fs::metadata(path)
-            .ok()
-            .map(|found| (found.dev(), found.ino()))
-    };
     identity(one).is_some_and(|one| Some(one) == identity(other))
 }
 
+/// What a file has under each of its names.
+#[cfg(unix)]
+type Identity = (u64, u64);
 #[cfg(not(unix))]
-fn is_same(one: &Path, other: &Path) -> bool {
-    let identity = |path: &Path| fs::canonicalize(path).ok();
-    identity(one).is_some_and(|one| Some(one) == identity(other))
+type Identity = PathBuf;
+
+#[cfg(unix)]
+fn identity(path: &Path) -> Option<Identity> {
+    use std::os::unix::fs::MetadataExt;
+    // Follows links; two hard links share the number of their inode.
+    let found = fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
+}
+
+#[cfg(not(unix))]
+fn identity(path: &Path) -> Option<Identity> {
+    fs::canonicalize(path).ok()
 }
 
 /// Temporary files are private by default; this one becomes an ordinary file.
@@ -241,6 +279,26 @@ mod tests {
         fs::write(&path, "mine").expect("write");
         assert!(new.finish().is_err());
         assert_eq!(fs::read(&path).expect("read"), b"mine");
+    }
+
+    #[test]
+    fn what_is_read_is_never_replaced() {
+        let folder = tempfile::tempdir().expect("folder");
+        let at = |name: &str| folder.path().join(name);
+        for name in ["run.mcap", "bag_0.db3", "metadata.yaml", "old.csv"] {
+            fs::write(at(name), "x").expect("write");
+        }
+        note_input(folder.path());
+        for (name, is_free) in [
+            ("run.mcap", false),
+            ("bag_0.db3", false),
+            ("metadata.yaml", false),
+            ("old.csv", true),
+            ("new.mcap", true),
+        ] {
+            let made = NewFile::create(&at(name), |_| true);
+            assert_eq!(made.is_ok(), is_free, "{name}");
+        }
     }
 
     #[cfg(unix)]

@@ -15,7 +15,7 @@ use clap::Args;
 
 use super::chosen::Chosen;
 use super::live;
-use super::newfile::clean_up_on_interrupt;
+use super::newfile::{clean_up_on_interrupt, note_input};
 use super::screen::Screen;
 use super::select::Patterns;
 
@@ -521,7 +521,7 @@ fn open_one(place: &Path, options: &OpenOptions) -> anyhow::Result<Box<dyn Recor
     asof_formats::open_with(place, options).map_err(explained)
 }
 
-/// Rejects a place that can never be opened, with the reason.
+/// Rejects a place that can never be opened, with the reason; others are not written to from here on.
 fn openable(place: &Path) -> anyhow::Result<()> {
     if let Some(scheme) = scheme_of(place).filter(|scheme| !is_remote(scheme)) {
         let place = shown_place(place);
@@ -543,6 +543,7 @@ fn openable(place: &Path) -> anyhow::Result<()> {
             "cannot open {place}: it is not an ordinary file; save its contents to a file first"
         ));
     }
+    note_input(place);
     Ok(())
 }
 

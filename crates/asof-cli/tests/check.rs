@@ -286,6 +286,34 @@ fn junit_has_what_failed_and_bad_files_are_told_with_their_line() {
 }
 
 #[test]
+fn what_is_checked_is_never_written_to() {
+    let folder = Folder::with_demo();
+    let before = folder.read("run.mcap");
+    std::fs::write(
+        folder.path("e.toml"),
+        "[topics.'/odom']\nmessages = {min = 1}",
+    )
+    .expect("written");
+    std::fs::write(folder.path("note.txt"), "mine").expect("written");
+    for line in [
+        "check run.mcap -f e.toml --junit run.mcap",
+        "check run.mcap -f e.toml --junit ./run.mcap --force",
+        "check run.mcap -f e.toml --junit e.toml --force",
+        "check run.mcap -f e.toml --junit note.txt",
+        "check run.mcap --write -f run.mcap --force",
+    ] {
+        assert_eq!(folder.exit_code(line), 1, "{line}");
+        assert!(folder.read("run.mcap") == before, "{line}");
+    }
+    assert_eq!(folder.read("note.txt"), b"mine");
+    // A report replaces an earlier one.
+    for _ in 0..2 {
+        let line = "check run.mcap -f e.toml --junit r.xml";
+        assert_eq!(folder.exit_code(line), 0);
+    }
+}
+
+#[test]
 fn a_damaged_recording_is_checked_as_far_as_it_goes() {
     let folder = Folder::with_cut_demo();
     std::fs::write(

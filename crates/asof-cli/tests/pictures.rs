@@ -64,6 +64,28 @@ fn pictures_are_written_as_they_were_compressed() {
 }
 
 #[test]
+fn no_topic_leaves_the_folder_of_an_export() {
+    let picture = r#"{"width":1,"height":1,"encoding":"rgb8","step":3,"data":[1,2,3]}"#;
+    let topics =
+        ["..", ".", "/../x", "/a/../../b"].map(|topic| channel(topic, "sensor_msgs/Image"));
+    let messages: Vec<_> = topics
+        .iter()
+        .map(|topic| (topic, picture.to_owned()))
+        .collect();
+    let folder = Folder::with_messages(1, &messages);
+    let line = "export run.mcap -o out/in --format images";
+    assert_eq!(folder.exit_code(line), 0);
+    assert_eq!(folder.names(), ["out", "run.mcap"]);
+    assert_eq!(folder.names_in("out"), ["in"]);
+    let mut names = folder.names_in("out/in");
+    names.sort();
+    assert_eq!(names, ["_", "__", "___x", "a.......b"]);
+    for name in names {
+        assert_eq!(folder.names_in(&format!("out/in/{name}")).len(), 1);
+    }
+}
+
+#[test]
 fn raw_pictures_become_png_with_their_own_values() {
     let camera = channel("/raw", "sensor_msgs/Image");
     let depth = channel("/depth", "sensor_msgs/Image");

@@ -23,7 +23,7 @@ use reports::{Report, junit};
 use super::Outcome;
 use super::cat::tell_problems;
 use super::failure::{Failures, Usage};
-use super::newfile::NewFile;
+use super::newfile::{NewFile, note_input};
 use super::numbers::counted;
 use super::place::{Opening, Wanted};
 use super::screen::{Screen, output};
@@ -124,7 +124,7 @@ impl Check {
         out.flush()?;
         if let Some(path) = &self.junit {
             // The report of an earlier run may be replaced.
-            let new = NewFile::create(path, |_| true)?;
+            let new = NewFile::create(path, |path| self.force || is_report(path))?;
             new.writer()?.write_all(junit(&reports).as_bytes())?;
             new.finish()?;
         }
@@ -178,8 +178,15 @@ impl Check {
     }
 }
 
+/// Whether a file is empty, or XML.
+fn is_report(path: &Path) -> bool {
+    let text = std::fs::read(path);
+    text.is_ok_and(|text| text.is_empty() || text.starts_with(b"<?xml"))
+}
+
 fn read(file: &Path) -> anyhow::Result<Expectations> {
     let name = file.display();
+    note_input(file);
     let text = std::fs::read_to_string(file).with_context(|| {
         format!("cannot read {name}; `asof check GOOD --write -f {name}` proposes one")
     })?;
