@@ -1,9 +1,10 @@
-"""Cuts bags among their index records and db3 files anywhere, and asks the command about the rest. See ci/files/cuts."""
+"""Cuts bags among their index records, db3 and MCAP files anywhere, and asks the command about the rest. See ci/files/cuts."""
 
 import collections
 import json
 import os
 import pathlib
+import random
 import sqlite3
 import struct
 import subprocess
@@ -12,6 +13,8 @@ import tempfile
 
 recordings, asof = pathlib.Path(sys.argv[1]), sys.argv[2]
 cuts_of_a_file = int(os.environ.get("ASOF_CUTS", "4"))
+# Random places are many, since what is lost is lost at few of them.
+mcap_cuts = max(25, cuts_of_a_file)
 # Those above are all alike in what is cut, and take long; ASOF_CUTS asks for more of everything.
 largest = 400_000 if "ASOF_CUTS" not in os.environ else 1 << 40
 
@@ -149,6 +152,93 @@ def check_db3(path, whole, folder):
         assert len(problem["message"]) < 500, problem
 
 
+def mcap_records(data, at, end):
+    """Opcode, body and end of each record that is whole or reaches past the end."""
+    while at + 9 <= end:
+        (size,) = struct.unpack_from("<Q", data, at + 1)
+        yield data[at], at + 9, at + 9 + size
+        at += 9 + size
+
+
+def chunk_data(data, body):
+    """The compression of a chunk, and where its data starts."""
+    (name,) = struct.unpack_from("<I", data, body + 28)
+    return data[body + 32 : body + 32 + name], body + 32 + name + 8
+
+
+def mcap_walk(data, end, whole):
+    """The messages that a plain walk finds before `end`: those of whole chunks, and of what is left of a plain one.
+
+    `whole` has the messages of each chunk of the file before it was cut, by where the chunk is.
+    """
+    found = collections.Counter()
+    message = lambda body: struct.unpack_from("<HIQ", data, body)
+    for opcode, body, stop in mcap_records(data, 8, end):
+        if opcode == 5 and stop <= end:
+            found[message(body)[2]] += 1
+        if opcode == 6 and stop <= end:
+            found.update(whole[body])
+        elif opcode == 6 and body + 40 <= end and chunk_data(data, body)[0] == b"":
+            for opcode, inner, stop in mcap_records(data, chunk_data(data, body)[1], end):
+                if opcode == 5 and stop <= end:
+                    found[message(inner)[2]] += 1
+    return found
+
+
+def mcap_chunks(data):
+    """The log times of the messages of each chunk, by its indexes, or by itself; `None` if neither tells them."""
+    chunks, last = {}, None
+    for opcode, body, stop in mcap_records(data, 8, len(data) - 8):
+        if opcode == 6:
+            last, chunks[body] = body, collections.Counter()
+            compression, start = chunk_data(data, body)
+            if compression == b"":
+                for opcode, inner, _ in mcap_records(data, start, stop):
+                    if opcode == 5:
+                        chunks[body][struct.unpack_from("<HIQ", data, inner)[2]] += 1
+        elif opcode == 7 and last is not None and chunk_data(data, last)[0] != b"":
+            (size,) = struct.unpack_from("<I", data, body + 2)
+            for at in range(body + 6, body + 6 + size, 16):
+                chunks[last][struct.unpack_from("<Q", data, at)[0]] += 1
+    compressed = [body for body in chunks if chunk_data(data, body)[0] != b""]
+    return None if compressed and not any(chunks[body] for body in compressed) else chunks
+
+
+def mcap_places(data, count, dice):
+    """Random places of every kind: inside of records of each kind, in their headers, between them, anywhere."""
+    kinds = collections.defaultdict(list)
+    for opcode, body, stop in mcap_records(data, 8, len(data) - 8):
+        kinds[opcode].append((body, stop))
+        if opcode == 6 and chunk_data(data, body)[0] == b"":
+            inner = mcap_records(data, chunk_data(data, body)[1], stop)
+            kinds["inner"] += [(start, end) for _, start, end in inner]
+    ways = [
+        lambda body, stop: body - dice.randint(1, 8),
+        lambda body, stop: dice.randint(body, max(body, stop - 1)),
+        lambda body, stop: stop,
+    ]
+    places = []
+    for turn in range(count):
+        for kind in sorted(kinds, key=str)[turn % len(kinds) :: len(kinds)]:
+            places.append(ways[turn // len(kinds) % 3](*dice.choice(kinds[kind])))
+        if turn % 3 == 0:
+            places.append(dice.randint(8, len(data) - 1))
+    # In the middle of chunks, where messages can be lost.
+    places += [dice.randint(*dice.choice(kinds[6])) for _ in range(count // 2) if kinds[6]]
+    return [min(max(place, 8), len(data) - 1) for place in places]
+
+
+def check_mcap(path, expected):
+    """A cut MCAP file: nothing that a plain walk finds is lost."""
+    done = subprocess.run([asof, "cat", "--raw", "--json", path], capture_output=True, text=True)
+    if not expected and done.returncode in (0, 1, 3):
+        return
+    assert done.returncode in (0, 3), (done.returncode, done.stderr)
+    found = collections.Counter(json.loads(line)["log_time"] for line in done.stdout.splitlines())
+    lost = expected - found
+    assert not lost, f"{sum(lost.values())} of {sum(expected.values())} messages are lost"
+
+
 tried = collections.Counter()
 with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
@@ -186,4 +276,23 @@ with tempfile.TemporaryDirectory() as name:
             except AssertionError as error:
                 sys.exit(f"{path.name} cut at byte {cut}: {error}")
             tried["db3"] += 1
+    for path in sorted(recordings.glob("*.mcap")):
+        data = path.read_bytes()
+        if len(data) > 8 * largest or not data.startswith(b"\x89MCAP0\r\n"):
+            continue
+        chunks = mcap_chunks(data)
+        if chunks is None:
+            continue
+        # What the whole file gives: some are damaged as they are, or have times that a stamp cannot hold.
+        given = collections.Counter(one["log_time"] for one in answers("cat", "--raw", "--json", path))
+        dice = random.Random(path.name)
+        for cut in sorted(set(mcap_places(data, mcap_cuts, dice))):
+            short = folder / "cut.mcap"
+            short.write_bytes(data[:cut])
+            try:
+                check_mcap(short, mcap_walk(data, cut, chunks) & given)
+            except AssertionError as error:
+                sys.exit(f"{path.name} cut at byte {cut}: {error}")
+            tried["mcap"] += 1
+print(f"{tried['mcap']} cuts of MCAP files lose nothing that a plain walk finds")
 print(f"{tried['bag']} cuts of bags and {tried['db3']} of db3 files are answered as an independent look has it")

@@ -269,6 +269,7 @@ mod tests {
         chunk_at_least: 64 << 20,
         chunk_at_most: 1 << 30,
         file_at_least: 1 << 30,
+        unusual_at_most: u64::MAX,
     };
 
     fn pool() -> Arc<BufferPool> {

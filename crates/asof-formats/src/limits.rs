@@ -15,6 +15,9 @@
 pub struct DecompressionLimits {
     /// The maximum ratio of decompressed to compressed bytes, in a chunk and in a complete file.
     pub ratio: u64,
+    /// A chunk that becomes more than [`USUAL_RATIO`](Self::USUAL_RATIO) times its size may not become larger than this:
+    /// what is alive at once is bounded in bytes.
+    pub unusual_at_most: u64,
     /// The size that a chunk, or the messages that are loaded together, may always have, whatever the ratio.
     pub chunk_at_least: u64,
     /// The maximum size of a chunk, whatever the ratio.
@@ -25,10 +28,12 @@ pub struct DecompressionLimits {
 }
 
 impl Default for DecompressionLimits {
-    /// A ratio of 256; always 64 MiB for a chunk and 1 GiB for a file; at most 1 GiB for a chunk.
+    /// A ratio of 256; always 64 MiB for a chunk and 1 GiB for a file; at most 1 GiB for a chunk, and 128 MiB for one that
+    /// becomes more than 16 times its size.
     fn default() -> Self {
         DecompressionLimits {
             ratio: 256,
+            unusual_at_most: 128 << 20,
             chunk_at_least: 64 << 20,
             chunk_at_most: 1 << 30,
             file_at_least: 1 << 30,
@@ -37,9 +42,13 @@ impl Default for DecompressionLimits {
 }
 
 impl DecompressionLimits {
+    /// No recording of sensors that we know is compressed to less than one part in this many, except for empty images.
+    pub const USUAL_RATIO: u64 = 16;
+
     /// No limits except memory and disk.
     pub const NONE: Self = DecompressionLimits {
         ratio: u64::MAX,
+        unusual_at_most: u64::MAX,
         chunk_at_least: u64::MAX,
         chunk_at_most: u64::MAX,
         file_at_least: u64::MAX,
@@ -47,8 +56,10 @@ impl DecompressionLimits {
 
     /// The limit for a chunk of this many compressed bytes.
     pub(crate) fn of_chunk(&self, compressed: u64) -> u64 {
-        compressed
-            .saturating_mul(self.ratio)
+        let usual = compressed.saturating_mul(self.ratio.min(Self::USUAL_RATIO));
+        let unusual = compressed.saturating_mul(self.ratio);
+        usual
+            .max(unusual.min(self.unusual_at_most))
             .max(self.chunk_at_least)
             .min(self.chunk_at_most)
     }
@@ -88,7 +99,10 @@ mod tests {
     fn small_data_may_become_much_and_large_data_so_many_times_its_size() {
         let limits = DecompressionLimits::default();
         assert_eq!(limits.of_chunk(100), 64 << 20);
-        assert_eq!(limits.of_chunk(1 << 20), 256 << 20);
+        assert_eq!(limits.of_chunk(400 << 10), 100 << 20);
+        // LZ4 can make 1 GiB of this; it is bounded in bytes.
+        assert_eq!(limits.of_chunk(4 << 20), 128 << 20);
+        assert_eq!(limits.of_chunk(20 << 20), 320 << 20);
         assert_eq!(limits.of_chunk(1 << 40), 1 << 30);
         assert_eq!(limits.of_file(1 << 40), 256 << 40);
         assert_eq!(DecompressionLimits::NONE.of_chunk(1), u64::MAX);

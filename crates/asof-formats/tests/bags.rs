@@ -53,6 +53,60 @@ fn messages_of_overlapping_chunks_come_in_order() {
     }
 }
 
+/// Where each record starts and ends.
+fn records(bytes: &[u8]) -> Vec<(usize, usize)> {
+    let len_at = |at: usize| {
+        let len: [u8; 4] = bytes[at..at + 4].try_into().expect("four bytes");
+        u32::from_le_bytes(len) as usize
+    };
+    let mut found = Vec::new();
+    let mut at = b"#ROSBAG V2.0\n".len();
+    while at < bytes.len() {
+        let data = at + 4 + len_at(at);
+        let end = data + 4 + len_at(data);
+        found.push((at, end));
+        at = end;
+    }
+    found
+}
+
+#[test]
+fn an_index_that_names_a_chunk_again_and_again_counts_its_messages_once() {
+    for compression in COMPRESSIONS {
+        let mut bytes = maker(compression).finish();
+        let &(start, end) = records(&bytes).last().expect("records");
+        let info = bytes[start..end].to_vec();
+        bytes.extend(info.repeat(500));
+        let bag = BagFile::from_bytes("test.bag", bytes).expect("opens");
+        assert_eq!(bag.summary().messages, Some(6));
+        assert_eq!(bag.summary().problems[0].kind, ProblemKind::BadIndex);
+        assert_eq!(payloads(&bag), ALL);
+    }
+}
+
+#[test]
+fn an_index_that_counts_more_messages_than_there_is_room_for_is_not_believed() {
+    let mut bytes = maker("none").finish();
+    let end = bytes.len();
+    // The last count of the last chunk info.
+    bytes[end - 4..].copy_from_slice(&2_000_000u32.to_le_bytes());
+    let bag = BagFile::from_bytes("test.bag", bytes).expect("opens");
+    assert_eq!(bag.summary().messages, Some(6));
+    assert_eq!(bag.summary().problems[0].kind, ProblemKind::BadIndex);
+}
+
+#[test]
+fn a_chunk_whose_header_lost_a_name_keeps_its_messages() {
+    for compression in COMPRESSIONS {
+        let mut bytes = maker(compression).finish();
+        let at = memchr::memmem::find(&bytes, b"size=").expect("a chunk");
+        bytes[at + 3] = b'm';
+        let bag = BagFile::from_bytes("test.bag", bytes).expect("opens");
+        assert_eq!(payloads(&bag), ALL, "{compression}");
+        assert!(!bag.summary().problems.is_empty());
+    }
+}
+
 #[test]
 fn a_connection_is_a_channel_with_its_definition_and_what_its_publisher_said() {
     let bag = BagFile::from_bytes("test.bag", maker("none").finish()).expect("opens");

@@ -419,3 +419,71 @@ fn an_index_that_points_elsewhere_does_not_mislead_backfill() {
     assert!(found == wanted);
     assert_eq!(kinds(&file)[0].0, ProblemKind::BadIndex);
 }
+
+/// A file of messages on channel 1 outside of chunks, with statistics that count them.
+fn counted(channel: bool, times: &[u64]) -> Vec<u8> {
+    let record = |opcode: u8, body: &[u8]| {
+        [&[opcode][..], &(body.len() as u64).to_le_bytes(), body].concat()
+    };
+    let text = |text: &str| [&(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat();
+    let mut bytes = mcap::MAGIC.to_vec();
+    bytes.extend(record(op::HEADER, &[text(""), text("")].concat()));
+    let defined = [vec![1, 0, 0, 0], text("/a"), text("json"), vec![0; 4]].concat();
+    if channel {
+        bytes.extend(record(op::CHANNEL, &defined));
+    }
+    for time in times {
+        let time = time.to_le_bytes();
+        bytes.extend(record(
+            op::MESSAGE,
+            &[&[1, 0, 0, 0, 0, 0][..], &time, &time].concat(),
+        ));
+    }
+    bytes.extend(record(op::DATA_END, &[0; 4]));
+    let summary = bytes.len() as u64;
+    if channel {
+        bytes.extend(record(op::CHANNEL, &defined));
+    }
+    let count = (times.len() as u64).to_le_bytes();
+    let mut statistics = count.to_vec();
+    statistics.extend([0, 0]);
+    statistics.extend(u32::from(channel).to_le_bytes());
+    statistics.extend([0; 12]);
+    statistics.extend(times.iter().min().expect("times").to_le_bytes());
+    statistics.extend(times.iter().max().expect("times").to_le_bytes());
+    statistics.extend(10u32.to_le_bytes());
+    statistics.extend([1, 0]);
+    statistics.extend(count);
+    bytes.extend(record(op::STATISTICS, &statistics));
+    bytes.extend(record(
+        op::FOOTER,
+        &[&summary.to_le_bytes()[..], &[0; 12]].concat(),
+    ));
+    bytes.extend(mcap::MAGIC);
+    bytes
+}
+
+#[test]
+fn a_summary_counts_what_can_be_read() {
+    let past = u64::MAX - 5;
+    for (channel, times, readable) in [
+        (true, vec![5, 6, 7], 3),
+        (false, vec![5, 6, 7], 0),
+        (true, vec![5, past, 7], 2),
+        (true, vec![past, past], 0),
+    ] {
+        let file = open(counted(channel, &times));
+        let summary = file.summary();
+        assert_eq!(summary.messages, Some(readable), "{times:?}");
+        assert_eq!(all(&file).len() as u64, readable, "{times:?}");
+        let by_channel: u64 = summary.channels.iter().filter_map(|one| one.messages).sum();
+        assert_eq!(by_channel, readable, "{times:?}");
+        let is_good = readable == times.len() as u64;
+        assert_eq!(
+            summary.problems.is_empty(),
+            is_good,
+            "{:?}",
+            summary.problems
+        );
+    }
+}

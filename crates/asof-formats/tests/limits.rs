@@ -15,6 +15,7 @@ use common::messages;
 /// The usual limits, a thousand times smaller, so that bombs need not be large.
 const SMALL: DecompressionLimits = DecompressionLimits {
     ratio: 256,
+    unusual_at_most: u64::MAX,
     chunk_at_least: 64 << 10,
     chunk_at_most: 1 << 20,
     file_at_least: 1 << 20,

@@ -387,7 +387,7 @@ pub(crate) fn scan(
             times.extend(
                 run.iter()
                     .enumerate()
-                    .filter(|(at, _)| !failed.contains(at))
+                    .filter(|(at, _)| failed.binary_search(at).is_err())
                     .map(|(_, message)| message.log_time),
             );
             if let Some(decoded) = decoder.take().map_err(|error| error.to_string())? {

@@ -241,7 +241,12 @@ impl Bag {
         } else if let Some(at) = starts(b"BZh") {
             decompress_bz2(&data.slice(at..), likely, &self.limits, &self.pool).bytes
         } else {
-            data
+            // Its lengths may be all that is left of it.
+            let frame = Frame::parse(0, &data).map(|(frame, _)| frame);
+            let frame = frame.filter(|frame| frame.end() <= data.len() as u64);
+            frame.map_or(data.clone(), |frame| {
+                data.slice(frame.data() as usize..frame.end() as usize)
+            })
         };
         let message = "the index points to a chunk here, but its header is damaged; what is readable of it is kept";
         self.report(Problem::at(ProblemKind::BadIndex, section.offset, message));

@@ -3,7 +3,7 @@
 use asof_core::{Problem, ProblemKind, SourceError, TimeRange};
 
 use super::connections::Connections;
-use super::record::{Fields, Frame, LONGEST_HEADER, MAGIC, op};
+use super::record::{Fields, Frame, INDEX_ENTRY_LEN, LONGEST_HEADER, MAGIC, op};
 use super::scan::{Opened, Scan};
 use super::{Contents, Section, SectionKind};
 use crate::problems::Problems;
@@ -153,9 +153,32 @@ fn read_index(
         return Ok(Err(Problem::at(ProblemKind::Truncated, index, message)));
     }
     sections.sort_by_key(|section| section.offset);
+    if let Some(twice) = sections
+        .windows(2)
+        .find(|two| two[0].offset == two[1].offset)
+    {
+        let message = format!(
+            "the index names the chunk at byte {} more than once; the file was scanned instead",
+            twice[0].offset
+        );
+        return Ok(Err(Problem::at(ProblemKind::BadIndex, index, message)));
+    }
     // The index records of a chunk follow it, up to the next chunk.
     for place in 1..sections.len() {
         sections[place - 1].end = sections[place].offset;
+    }
+    // Each message has an entry in an index record after its chunk.
+    let has_room = |section: &&Section| {
+        let counts = section.contents.known().unwrap_or_default().iter();
+        let messages = counts.fold(0u64, |sum, (_, count)| sum.saturating_add(*count));
+        messages.saturating_mul(INDEX_ENTRY_LEN) <= section.end.saturating_sub(section.offset)
+    };
+    if let Some(full) = sections.iter().find(|section| !has_room(section)) {
+        let message = format!(
+            "the index counts more messages in the chunk at byte {} than there is room for; the file was scanned instead",
+            full.offset
+        );
+        return Ok(Err(Problem::at(ProblemKind::BadIndex, index, message)));
     }
     Ok(Ok(Opened {
         sections,

@@ -56,7 +56,7 @@ pub(crate) struct Payload {
     /// How many bytes are at `offset`.
     pub local: u32,
     /// The first overflow page; 0 if there is none.
-    next: u32,
+    pub next: u32,
     /// Whether the payload ends its record, so that its last page has no successor.
     is_last: bool,
 }

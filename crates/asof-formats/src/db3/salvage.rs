@@ -5,7 +5,7 @@
 //! those of other tables. So every page is scanned, and each message that is complete is kept. The table of topics may
 //! be lost as well: then a message has only its topic's id, and the topic's name is made from it.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -80,13 +80,13 @@ impl Salvaged {
         found.dedup_by_key(|(place, _)| place.id);
         leave_out_beyond(&ids_of(topics), &mut found, problems);
         let mut directory = Directory::default();
-        let mut taken = HashSet::new();
+        let mut chains = Chains::new(&file, size as u64, &table);
         let mut places = Vec::new();
         for (place, row) in found {
             let (Some(topic), Some(time)) = (row.topic, row.time) else {
                 continue;
             };
-            if !is_whole(&file, size as u64, &table, &row.payload, &mut taken) {
+            if !chains.take(&row.payload) {
                 let message = format!(
                     "message id {}: the rest of its payload of {} bytes is missing or damaged; it is skipped",
                     place.id, row.payload.len
@@ -226,24 +226,84 @@ fn ids_of(topics: &[Topic]) -> BTreeSet<i64> {
     topics.iter().map(|topic| topic.id).collect()
 }
 
-/// Whether all pages of a payload exist and belong to no other message.
-fn is_whole(
-    file: &File,
+/// The overflow pages of payloads. Each page is followed once, whatever leads to it: damaged pages may form loops.
+struct Chains<'a> {
+    file: &'a File,
     size: u64,
-    table: &Table,
-    payload: &Payload,
-    taken: &mut HashSet<u32>,
-) -> bool {
-    let Some(chain) = table.chain(payload, |page| next_of(file, table, page)) else {
-        return false;
-    };
-    let (_, usable) = table.page_sizes();
-    let in_chain = payload.len.saturating_sub(payload.local) as usize;
-    let on_last = in_chain.saturating_sub(chain.len().saturating_sub(1) * (usable - 4));
-    let end = chain.last().map_or(0, |&page| {
-        table.place_of(page).start as u64 + 4 + on_last as u64
-    });
-    end <= size && chain.iter().all(|&page| taken.insert(page))
+    table: &'a Table,
+    /// The number of pages from a page to the end of its chain, itself included; `None` if it has no end.
+    lengths: HashMap<u32, Option<u32>>,
+    /// Pages that belong to a message.
+    taken: HashSet<u32>,
+}
+
+impl<'a> Chains<'a> {
+    fn new(file: &'a File, size: u64, table: &'a Table) -> Self {
+        Chains {
+            file,
+            size,
+            table,
+            lengths: HashMap::new(),
+            taken: HashSet::new(),
+        }
+    }
+
+    /// Whether all pages of a payload exist and belong to no other message; they belong to this one then.
+    fn take(&mut self, payload: &Payload) -> bool {
+        let (_, usable) = self.table.page_sizes();
+        let in_chain = payload.len.saturating_sub(payload.local) as usize;
+        let needed = in_chain.div_ceil(usable - 4);
+        if needed == 0 {
+            return true;
+        }
+        let has_all = self.length(payload.next).is_some_and(|length| {
+            let length = length as usize;
+            length == needed || length > needed && !payload.ends_record()
+        });
+        if !has_all {
+            return false;
+        }
+        let mut last = payload.next;
+        for step in 0..needed {
+            // What leads to pages of another message belongs to none.
+            if !self.taken.insert(last) {
+                return false;
+            }
+            if step + 1 < needed {
+                match next_of(self.file, self.table, last) {
+                    Some(next) => last = next,
+                    None => return false,
+                }
+            }
+        }
+        let on_last = in_chain - (needed - 1) * (usable - 4);
+        self.table.place_of(last).start as u64 + 4 + on_last as u64 <= self.size
+    }
+
+    fn length(&mut self, first: u32) -> Option<u32> {
+        let mut path = Vec::new();
+        let mut page = first;
+        let mut length = loop {
+            if page == 0 {
+                break Some(0);
+            }
+            if let Some(known) = self.lengths.get(&page) {
+                break *known;
+            }
+            // Without an end, until one is found: a loop comes back to this.
+            self.lengths.insert(page, None);
+            path.push(page);
+            match next_of(self.file, self.table, page) {
+                Some(next) => page = next,
+                None => break None,
+            }
+        };
+        for page in path.into_iter().rev() {
+            length = length.map(|length| length + 1);
+            self.lengths.insert(page, length);
+        }
+        length
+    }
 }
 
 fn next_of(file: &File, table: &Table, page: u32) -> Option<u32> {

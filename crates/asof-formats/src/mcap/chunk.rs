@@ -10,8 +10,9 @@ use mcap::records::{Record, op};
 use super::Mcap;
 use super::directory::{Contents, Origin, Section, SectionKind, clamped};
 use super::hidden::PRIVATE;
+use super::inner::{Gap, InnerRecords, Step};
 use super::record::{
-    ChunkHeader, HEADER_LEN, MESSAGE_HEADER_LEN, MessageHeader, RecordHeader, name_of, parse,
+    ChunkHeader, HEADER_LEN, MESSAGE_HEADER_LEN, MessageHeader, RecordHeader, parse,
 };
 use crate::buffers::BufferPool;
 use crate::decompress::decompress;
@@ -339,6 +340,13 @@ pub(super) fn row_at(
     })
 }
 
+impl Section {
+    /// The records in its contents.
+    pub(super) fn records_in<'a>(&self, contents: &'a [u8]) -> InnerRecords<'a> {
+        InnerRecords::new(contents, self.range, self.origin == Origin::Cut)
+    }
+}
+
 /// A walk over the records of one section.
 struct Walk<'a> {
     file: &'a Mcap,
@@ -384,32 +392,25 @@ impl<'a> Walk<'a> {
         let mut rows: Vec<Row> = Vec::with_capacity(self.file.likely_rows(buffer.len()));
         let mut is_sorted = true;
         let mut last = Stamp::MIN;
-        let mut at = 0;
-        while at < buffer.len() {
-            let Some(header) =
-                RecordHeader::parse(at as u64, &buffer[at..]).filter(|header| header.opcode != 0)
-            else {
-                self.report_stop(at, "there is no record");
-                break;
+        let mut records = self.file.directory.sections[self.section].records_in(buffer);
+        loop {
+            let header = match records.next() {
+                Step::Record(header) => header,
+                Step::Gap(gap) => {
+                    self.report_gap(&gap);
+                    continue;
+                }
+                Step::End => break,
             };
-            if header.end() > buffer.len() as u64 {
-                let what = format!("{} reaches past the end", name_of(header.opcode));
-                self.report_stop(at, &what);
-                break;
-            }
-            let end = header.end() as usize;
-            let body = &buffer[at + HEADER_LEN as usize..end];
+            let place = header.offset as usize;
+            let body = &buffer[header.body() as usize..header.end() as usize];
             if header.opcode != op::MESSAGE {
                 self.meet_other(header, body);
-                at = end;
                 continue;
             }
             let Some(message) = MessageHeader::parse(body) else {
-                self.report_stop(at, "a message record is too short");
-                break;
+                continue;
             };
-            let place = at;
-            at = end;
             let Some((channel, is_wanted)) = self.channel(message.channel, wanted)? else {
                 self.losses.unknown_channel += 1;
                 continue;
@@ -492,11 +493,16 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn report_stop(&self, at: usize, what: &str) {
-        let left = self.buffer.len() - at;
-        let message = format!(
-            "chunk: {what} at byte {at} of its contents; the {left} bytes from there are skipped"
-        );
+    fn report_gap(&self, gap: &Gap) {
+        let Gap { at, next, what } = gap;
+        let rest = match next.checked_sub(*at) {
+            Some(len) if *next == self.buffer.len() => {
+                format!("the {len} bytes from there are skipped")
+            }
+            Some(len) => format!("{len} bytes are skipped"),
+            None => "the record before it has a wrong length: others were found within it".into(),
+        };
+        let message = format!("chunk: {what} at byte {at} of its contents; {rest}");
         self.file
             .report(Problem::at(ProblemKind::BadRecord, self.base, message));
     }
@@ -549,20 +555,18 @@ impl Mcap {
         let Some((buffer, base)) = self.contents(section)? else {
             return Ok(glance);
         };
-        let mut at = 0;
-        while let Some(header) = buffer
-            .get(at..)
-            .and_then(|rest| RecordHeader::parse(at as u64, rest))
-        {
-            if header.opcode == 0 || header.end() > buffer.len() as u64 {
-                break;
-            }
-            let body = &buffer[at + HEADER_LEN as usize..header.end() as usize];
-            at = header.end() as usize;
+        let mut records = section.records_in(&buffer);
+        loop {
+            let header = match records.next() {
+                Step::Record(header) => header,
+                Step::Gap(_) => continue,
+                Step::End => break,
+            };
+            let body = &buffer[header.body() as usize..header.end() as usize];
             match header.opcode {
                 op::MESSAGE => {
                     let Some(message) = MessageHeader::parse(body) else {
-                        break;
+                        continue;
                     };
                     *glance.counts.entry(message.channel).or_default() += 1;
                     glance.range = glance.range.cover_stamp(clamped(message.log_time));
@@ -574,6 +578,43 @@ impl Mcap {
             }
         }
         Ok(glance)
+    }
+
+    /// The messages with a time that no stamp can hold, per defined channel; only sections that declare such a time are
+    /// read.
+    pub(super) fn count_beyond(&self) -> std::collections::BTreeMap<u16, u64> {
+        let mut found = std::collections::BTreeMap::new();
+        for section in &self.directory.sections {
+            if section.range.end != Stamp::MAX {
+                continue;
+            }
+            // That it cannot be read is told by its readers.
+            let Ok(Some((buffer, base))) = self.contents(section) else {
+                continue;
+            };
+            let table = self.table();
+            let mut here = 0;
+            let mut records = section.records_in(&buffer);
+            loop {
+                let header = match records.next() {
+                    Step::Record(header) => header,
+                    Step::Gap(_) => continue,
+                    Step::End => break,
+                };
+                let body = &buffer[header.body() as usize..header.end() as usize];
+                let message = MessageHeader::parse(body).filter(|_| header.opcode == op::MESSAGE);
+                let message = message.filter(|message| i64::try_from(message.log_time).is_err());
+                if let Some(message) = message.filter(|m| table.index_of(m.channel).is_some()) {
+                    *found.entry(message.channel).or_default() += 1;
+                    here += 1;
+                }
+            }
+            if here > 0 {
+                let message = format!("{here} messages {PAST_2262}");
+                self.report(Problem::at(ProblemKind::BadTime, base, message));
+            }
+        }
+        found
     }
 
     /// Adds a definition from within a chunk.

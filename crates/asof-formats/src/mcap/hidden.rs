@@ -8,6 +8,7 @@ use bytes::Bytes;
 use mcap::records::op;
 
 use super::Mcap;
+use super::inner::Step;
 use super::record::{HEADER_LEN, MESSAGE_HEADER_LEN, MessageHeader, RecordHeader};
 use crate::recording::{HiddenRecord, HiddenRecords};
 
@@ -72,14 +73,14 @@ impl Mcap {
     fn hidden_in(&self, section: usize, topics: &Topics) -> Result<Vec<HiddenRecord>, SourceError> {
         let bytes = self.bytes_of(section)?;
         let mut found = Vec::new();
-        let mut at = 0;
-        while let Some(header) = bytes
-            .get(at..)
-            .and_then(|rest| RecordHeader::parse(at as u64, rest))
-            .filter(|header| header.opcode != 0 && header.end() <= bytes.len() as u64)
-        {
+        let mut records = self.directory.sections[section].records_in(&bytes);
+        loop {
+            let header = match records.next() {
+                Step::Record(header) => header,
+                Step::Gap(_) => continue,
+                Step::End => break,
+            };
             let body = bytes.slice(header.body() as usize..header.end() as usize);
-            at = header.end() as usize;
             match header.opcode {
                 op::MESSAGE => found.extend(self.message_beyond(&body, topics)),
                 PRIVATE.. => found.push(HiddenRecord::Private {

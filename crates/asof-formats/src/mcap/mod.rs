@@ -9,6 +9,7 @@ mod follow;
 mod format;
 mod growing;
 mod hidden;
+mod inner;
 mod latest_at;
 mod open;
 mod outline;
@@ -334,9 +335,29 @@ impl Mcap {
             None if counted == 0 => (0, TimeRange::EMPTY),
             None => (counted, self.directory.range()),
         };
-        summary.messages = Some(messages);
-        summary.range = range;
         let counts = statistics.map_or(counts, |found| &found.channel_message_counts);
+        let beyond = self.count_beyond();
+        let undefined = if table.ids.is_empty() {
+            messages
+        } else {
+            let undefined = counts
+                .iter()
+                .filter(|(id, _)| table.index_of(**id).is_none());
+            undefined.map(|(_, count)| *count).sum()
+        };
+        if undefined > 0 {
+            let message = format!("{undefined} messages are on undefined channels and are skipped");
+            self.report(Problem::whole(ProblemKind::UnknownReference, message));
+        }
+        let readable = messages
+            .saturating_sub(undefined)
+            .saturating_sub(beyond.values().sum());
+        summary.messages = Some(readable);
+        summary.range = if readable == 0 {
+            TimeRange::EMPTY
+        } else {
+            range
+        };
         // Statistics may give the total without the counts per channel.
         let has_parts = messages == 0 || !counts.is_empty();
         for section in self
@@ -361,7 +382,9 @@ impl Mcap {
             .iter()
             .zip(table.channels.iter())
             .map(|(&id, channel)| {
-                let messages = has_parts.then(|| counts.get(&id).copied().unwrap_or(0));
+                let count = counts.get(&id).copied().unwrap_or(0);
+                let beyond = beyond.get(&id).copied().unwrap_or(0);
+                let messages = has_parts.then(|| count.saturating_sub(beyond));
                 (
                     id,
                     ChannelSummary {

@@ -177,6 +177,18 @@ impl ChunkHeader {
         8 * 3 + 4 + 4 + self.compression.len() as u64 + 8
     }
 
+    /// Whether this is the header of a chunk of exactly `record_len` bytes, and not of a later version.
+    pub fn is_exact(&self, record_len: u64) -> bool {
+        let is_even = match self.compression.as_str() {
+            "" => self.compressed_size == self.uncompressed_size,
+            _ => self.compressed_size > 0,
+        };
+        is_even
+            && self.is_plausible(record_len)
+            && i64::try_from(self.end_time).is_ok()
+            && self.len().checked_add(self.compressed_size) == Some(record_len)
+    }
+
     /// Whether this can be the header of a chunk of `record_len` bytes.
     pub fn is_plausible(&self, record_len: u64) -> bool {
         self.start_time <= self.end_time

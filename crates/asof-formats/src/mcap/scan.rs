@@ -13,6 +13,7 @@ use mcap::records::{Record, op};
 use super::definitions::Definitions;
 use super::directory::{Contents, Directory, Origin, Section, SectionKind, clamped, clamped_range};
 use super::hidden::PRIVATE;
+use super::inner::is_of_a_chunk;
 use super::record::{
     AttachmentHeader, ChunkHeader, Fields, HEADER_LEN, MESSAGE_HEADER_LEN, MessageHeader,
     RecordHeader, name_of, parse,
@@ -370,7 +371,10 @@ impl<'a> Scan<'a> {
     /// A record whose length reaches past the end: either the file was truncated within it, or the length is wrong and
     /// more records follow.
     fn meet_overlong(&mut self, header: RecordHeader, end: u64) -> Result<u64, SourceError> {
-        let next = self.find_record(header.offset + 1, end)?;
+        let next = match self.search_from(header, end)? {
+            Some(from) => self.find_record(from, end)?,
+            None => None,
+        };
         let reach = next.unwrap_or(end);
         self.close_bare();
         self.close_indexes(false);
@@ -402,6 +406,37 @@ impl<'a> Scan<'a> {
         let problem = Problem::at(kind, header.offset, format!("{message}; {what}"));
         self.problems.push(problem);
         Ok(reach)
+    }
+
+    /// Where the next record can start if this one reaches past the end; `None` if the file was cut within it.
+    ///
+    /// What a chunk declares as its data is its own: uncompressed, it is walked as messages, and only what is none is
+    /// searched.
+    fn search_from(&self, header: RecordHeader, end: u64) -> Result<Option<u64>, SourceError> {
+        let chunk = if header.opcode == op::CHUNK {
+            let front = self.storage.get(header.body(), ChunkHeader::MAX_LEN)?;
+            ChunkHeader::parse(&front).filter(|chunk| chunk.is_plausible(header.len))
+        } else {
+            None
+        };
+        let Some(chunk) = chunk else {
+            return Ok(Some(header.offset + 1));
+        };
+        let mut at = header.body().saturating_add(chunk.len());
+        let data_end = at.saturating_add(chunk.compressed_size);
+        if !chunk.compression.is_empty() {
+            return Ok(Some(at));
+        }
+        while let Some(record) = RecordHeader::parse(at, &self.storage.get(at, HEADER_LEN)?) {
+            if !is_of_a_chunk(record.opcode) || record.end() > data_end {
+                return Ok(Some(at));
+            }
+            if record.end() > end {
+                break;
+            }
+            at = record.end();
+        }
+        Ok(None)
     }
 
     /// Continues at the next certain record, from `doubt` on.
@@ -446,28 +481,22 @@ impl<'a> Scan<'a> {
         Ok(None)
     }
 
-    /// Whether this is a chunk whose lengths all agree, or another record followed by a chain of plausible ones.
+    /// Whether this is a record that leads to others, or to the end. At the end, the last of them may be cut.
     fn is_surely_record(&self, offset: u64, end: u64) -> Result<bool, SourceError> {
         let mut at = offset;
         for step in 0..4 {
             let Some(header) = RecordHeader::parse(at, &self.storage.get(at, HEADER_LEN)?) else {
-                return Ok(step > 0 && at == end);
+                return Ok(step > 0 && at <= end);
             };
-            if header.end() > end {
-                return Ok(false);
-            }
             let front = self
                 .storage
                 .get(header.body(), header.len.min(ChunkHeader::MAX_LEN))?;
+            let mut is_exact = false;
             let is_believable = match header.opcode {
-                op::CHUNK => {
-                    if ChunkHeader::parse(&front)
-                        .is_some_and(|chunk| chunk.is_plausible(header.len))
-                    {
-                        return Ok(true);
-                    }
-                    false
-                }
+                op::CHUNK => ChunkHeader::parse(&front).is_some_and(|chunk| {
+                    is_exact = chunk.is_exact(header.len);
+                    is_exact || chunk.is_plausible(header.len)
+                }),
                 op::MESSAGE => MessageHeader::parse(&front).is_some_and(|m| {
                     i64::try_from(m.log_time).is_ok() && self.definitions.find(m.channel).is_some()
                 }),
@@ -485,6 +514,10 @@ impl<'a> Scan<'a> {
             };
             if !is_believable {
                 return Ok(false);
+            }
+            if header.end() > end {
+                let may_be_cut = header.opcode < PRIVATE && header.len <= LARGEST_SMALL_RECORD;
+                return Ok(is_exact || step > 0 && may_be_cut);
             }
             at = header.end();
             if at == end {

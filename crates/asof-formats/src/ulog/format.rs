@@ -4,7 +4,7 @@
 //! `ros2msg` definition, which every reader of ROS 2 recordings can decode; text fields, which a ULog pads with zeros,
 //! become strings.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
 use asof_ros::CdrWriter;
@@ -13,6 +13,8 @@ use asof_ros::CdrWriter;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Formats {
     by_name: HashMap<String, Vec<Field>>,
+    /// How many formats would have a type's name.
+    by_type: HashMap<String, usize>,
     /// The number of fields of all layouts so far.
     laid_out: usize,
 }
@@ -54,7 +56,10 @@ impl Formats {
             .filter(|field| !field.is_empty())
             .map(Field::parse)
             .collect::<Result<Vec<_>, _>>()?;
-        self.by_name.insert(name.trim().to_owned(), fields);
+        let name = name.trim();
+        if self.by_name.insert(name.to_owned(), fields).is_none() {
+            *self.by_type.entry(camel_case(name)).or_default() += 1;
+        }
         Ok(())
     }
 
@@ -88,9 +93,9 @@ impl Formats {
     fn definition(&self, name: &str) -> String {
         let mut text = self.own_definition(name);
         let mut waiting = self.nested_in(name);
-        let mut known = vec![name.to_owned()];
+        let mut known = HashSet::from([name.to_owned()]);
         while let Some(nested) = waiting.pop() {
-            if known.contains(&nested) {
+            if !known.insert(nested.clone()) {
                 continue;
             }
             let _ = write!(
@@ -100,7 +105,6 @@ impl Formats {
                 self.own_definition(&nested)
             );
             waiting.extend(self.nested_in(&nested));
-            known.push(nested);
         }
         text
     }
@@ -137,8 +141,12 @@ impl Formats {
     /// The name of a format's type: `VehicleAttitude`, as PX4 names its types for ROS 2.
     pub fn type_name(&self, format: &str) -> String {
         let name = camel_case(format);
-        let is_taken = |other: &&String| *other != format && camel_case(other) == name;
-        if self.by_name.keys().any(|other| is_taken(&other)) {
+        let own = usize::from(self.by_name.contains_key(format));
+        if self
+            .by_type
+            .get(&name)
+            .is_some_and(|&formats| formats > own)
+        {
             format.to_owned()
         } else {
             name
