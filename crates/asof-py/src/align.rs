@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use asof::TimeRange;
-use asof::align::{AlignError, AlignOptions, Aligned, On};
-use asof::window::sync::Pick;
+use asof::align::{AlignError, AlignOptions, Aligned, On, Pick, Rule, UnknownWord};
 use pyo3::prelude::*;
 
 use crate::errors::{Failure, Result};
@@ -28,12 +27,14 @@ impl From<AlignError> for Failure {
 
 /// Options for aligning topics, from a Python dict.
 pub struct Wish {
-    /// `nearest`, `last`, `interpolated`, or their names in pandas and polars.
+    /// `nearest`, `last`, `before`, `next`, `after`, `interpolate`, or their names in pandas and polars.
     how: String,
     /// `stamp` or `log_time`.
     on: Option<String>,
     /// The largest distance of a match.
     tolerance: Option<Length>,
+    /// Whether interpolation takes the nearest message at the ends.
+    or_nearest: bool,
     /// Columns by topic.
     columns: BTreeMap<String, Vec<String>>,
     /// The time range.
@@ -50,6 +51,7 @@ impl FromPyObject<'_, '_> for Wish {
             how: given.get_item("how")?.extract()?,
             on: given.get_item("on")?.extract()?,
             tolerance: given.get_item("tolerance")?.extract()?,
+            or_nearest: given.get_item("or_nearest")?.extract()?,
             columns: given.get_item("columns")?.extract()?,
             start: given.get_item("start")?.extract()?,
             end: given.get_item("end")?.extract()?,
@@ -60,29 +62,21 @@ impl FromPyObject<'_, '_> for Wish {
 impl Wish {
     /// The same for a recording of this range.
     pub fn options(self, whole: TimeRange) -> Result<AlignOptions> {
-        let pick = match self.how.as_str() {
-            "nearest" => Pick::Nearest,
-            "last" | "backward" | "ffill" => Pick::Last,
-            "interpolated" | "interpolate" | "linear" => Pick::Interpolate,
-            other => {
-                let message =
-                    format_args!("how='{other}' is not one of nearest, last, interpolated");
-                return Err(Failure::new("AlignError", message));
-            }
+        let wrong = |option: &str, error: UnknownWord| {
+            Failure::new("AlignError", format_args!("{option}={error}"))
         };
-        let on = match self.on.as_deref() {
-            None => None,
-            Some("stamp") => Some(On::Stamp),
-            Some("log_time" | "log") => Some(On::LogTime),
-            Some(other) => {
-                let message = format_args!("on='{other}' is not one of stamp, log_time");
-                return Err(Failure::new("AlignError", message));
-            }
-        };
+        let pick: Pick = self.how.parse().map_err(|error| wrong("how", error))?;
+        let on = self.on.map(|on| on.parse::<On>()).transpose();
+        let mut rule = Rule::new(pick);
+        if let Some(Length(tolerance)) = self.tolerance {
+            rule = rule.within(tolerance);
+        }
+        if self.or_nearest {
+            rule = rule.or_nearest();
+        }
         Ok(AlignOptions {
-            pick,
-            on,
-            tolerance: self.tolerance.map(|Length(tolerance)| tolerance),
+            rule,
+            on: on.map_err(|error| wrong("on", error))?,
             columns: self.columns,
             range: range(whole, self.start, self.end),
             ..AlignOptions::default()

@@ -71,7 +71,7 @@ def columns_of(rec, topic):
 
 def test_a_grid_is_what_numpy_interpolates(rec):
     columns = {"/joint_states": ["position"], "/odom": [PLACE]}
-    grid = rec.resample(["/joint_states", "/odom"], hz=30, how="interpolated", columns=columns).to_numpy()
+    grid = rec.resample(["/joint_states", "/odom"], hz=30, how="interpolate", columns=columns, or_nearest=True).to_numpy()
     assert len(grid["time"]) == 900
     steps = np.diff(grid["time"]).astype(np.int64)
     assert set(steps) <= {33_333_333, 33_333_334}
@@ -86,7 +86,8 @@ def test_a_grid_is_what_numpy_interpolates(rec):
 
 
 def test_rotations_lie_on_the_arc(rec):
-    table = rec.join("/camera/image", "/odom", how="interpolated", columns={"/camera/image": [], "/odom": ["pose.pose.orientation"]})
+    columns = {"/camera/image": [], "/odom": ["pose.pose.orientation"]}
+    table = rec.join("/camera/image", "/odom", how="interpolate", columns=columns, or_nearest=True)
     turns = table.to_numpy("/odom.pose.pose.orientation")
     norms = sum(turns[part] ** 2 for part in "xyzw")
     np.testing.assert_allclose(norms, 1, atol=1e-9)

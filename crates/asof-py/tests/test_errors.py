@@ -167,7 +167,7 @@ except KeyboardInterrupt:
         "[len(batch) for batch in rec['/imu'].batches()]",
         "rec.tf()",
         # Few rows, for which much is read.
-        "rec.join('/map', ['/odom', '/imu', '/scan'], how='interpolated', on='log_time').to_arrow()",
+        "rec.join('/map', ['/odom', '/imu', '/scan'], how='interpolate', on='log_time').to_arrow()",
         "rec.resample(['/imu', '/odom'], hz=1).to_arrow()",
         "rec.convert(sys.argv[2])",
         "asof.lerobot.export(sys.argv[1:2], sys.argv[2], hz=30, mapping={'observation.images.a': '/camera/image'}, videos=False)",

@@ -23,7 +23,7 @@ def test_tables_are_read_again_where_they_arrive(rec):
     assert again(plain)._inner.types == plain._inner.types
     joined = rec.join("/camera/image", ["/odom"], tolerance="50ms", columns={"/camera/image": ["stamp"], "/odom": ["twist"]})
     assert pl.DataFrame(again(joined)).equals(pl.DataFrame(joined))
-    grid = rec.resample(["/joint_states"], hz=10, how="interpolated", columns=["position"])
+    grid = rec.resample(["/joint_states"], hz=10, how="interpolate", columns=["position"])
     assert pl.DataFrame(again(grid)).equals(pl.DataFrame(grid))
 
 

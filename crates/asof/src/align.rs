@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use asof::align::{AlignOptions, Aligned};
+//! use asof::align::{AlignOptions, Aligned, Rule};
 //! # let folder = tempfile::tempdir()?;
 //! # let path = folder.path().join("run.mcap");
 //! # let mut writer = asof::formats::McapWriter::create(&path, Default::default())?;
@@ -13,7 +13,7 @@
 //! # }
 //! # writer.finish()?;
 //! let recording = asof::open(&path)?;
-//! let options = AlignOptions { tolerance: Some(Duration::from_nanos(5)), ..AlignOptions::default() };
+//! let options = AlignOptions { rule: Rule::nearest().within(Duration::from_nanos(5)), ..AlignOptions::default() };
 //! let joined = Aligned::join(&*recording, "/odom", &["/imu"], options)?;
 //! for batch in joined.read(&*recording)? {
 //!     let batch = batch?;
@@ -27,13 +27,14 @@ mod side;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, TimestampNanosecondArray};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
+use asof_align::Grid;
 use asof_core::{Source, SourceError, TimeRange};
-use asof_decode::{RowsError, Timeline};
-use asof_window::sync::{Pick, Rule};
+use asof_decode::RowsError;
+
+pub use asof_align::{LATENESS, On, Pick, Rule, UnknownWord, between};
 
 use anchor::{Anchor, AnchorRows};
 use side::{LoadedSide, Side};
@@ -41,12 +42,10 @@ use side::{LoadedSide, Side};
 /// How topics are put side by side.
 #[derive(Debug, Clone)]
 pub struct AlignOptions {
-    /// Which message of a topic goes with an instant.
-    pub pick: Pick,
+    /// Which message of a topic goes with an instant, and how far away it may be.
+    pub rule: Rule,
     /// The time to align by; `None` for the stamps in the messages where all topics have them, and log times elsewhere.
     pub on: Option<On>,
-    /// The largest distance between a message and its instant; messages farther away are ignored.
-    pub tolerance: Option<Duration>,
     /// The wanted columns of each topic, in the form of [`TopicOptions`](asof_decode::TopicOptions); all columns of topics
     /// that are not listed.
     pub columns: BTreeMap<String, Vec<String>>,
@@ -62,38 +61,12 @@ impl Default for AlignOptions {
     /// The nearest message at any distance, with all columns; at most 2 GB are held.
     fn default() -> Self {
         AlignOptions {
-            pick: Pick::Nearest,
+            rule: Rule::nearest(),
             on: None,
-            tolerance: None,
             columns: BTreeMap::new(),
             range: TimeRange::ALL,
             rows: 64 << 10,
             most_bytes: 2 << 30,
-        }
-    }
-}
-
-/// The time by which messages are aligned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "lerobot",
-    derive(serde::Deserialize),
-    serde(rename_all = "snake_case")
-)]
-pub enum On {
-    /// When they were measured, according to their own stamps.
-    Stamp,
-    /// When they were recorded.
-    #[cfg_attr(feature = "lerobot", serde(alias = "log"))]
-    LogTime,
-}
-
-impl On {
-    /// The column that holds it.
-    pub const fn column(self) -> &'static str {
-        match self {
-            On::Stamp => Timeline::Stamp.name(),
-            On::LogTime => Timeline::LogTime.name(),
         }
     }
 }
@@ -188,12 +161,10 @@ impl Aligned {
         if topics.is_empty() {
             return Err(AlignError::NoTopics);
         }
-        if !(hz > 0.0 && hz <= 1e9) {
-            return Err(AlignError::Rate { hz });
-        }
-        let on = choose(source, &topics, options.on)?;
         let range = options.range.intersect(source.summary().range);
-        Aligned::new(source, Anchor::Grid { range, hz }, &topics, on, options)
+        let grid = Grid::new(range, hz).ok_or(AlignError::Rate { hz })?;
+        let on = choose(source, &topics, options.on)?;
+        Aligned::new(source, Anchor::Grid(grid), &topics, on, options)
     }
 
     /// For each of these instants, which are in order, the matching rows of topics. The range of the options is that of the
@@ -274,7 +245,7 @@ impl Aligned {
             schema: Arc::clone(&self.schema),
             rows: self.anchor.read(source, self.options.rows)?,
             sides,
-            rule: rule_of(&self.options),
+            rule: self.options.rule,
             left_out,
         })
     }
@@ -318,14 +289,6 @@ impl Iterator for AlignedRows {
             Ok((times, columns)) => Some(self.batch(&times, columns)),
             Err(error) => Some(Err(error)),
         }
-    }
-}
-
-fn rule_of(options: &AlignOptions) -> Rule {
-    let rule = Rule::new(options.pick).or_nearest();
-    match options.tolerance {
-        Some(distance) => rule.within(distance),
-        None => rule,
     }
 }
 

@@ -43,7 +43,7 @@ use asof_core::{Source, SourceError, Stamp};
 use crate::align::AlignError;
 
 pub use ffmpeg::command as ffmpeg_command;
-pub use map::{DatasetMap, Episodes, Feature, Method};
+pub use map::{DatasetMap, Episodes, Feature};
 pub use mp4::{Mp4, Parameters};
 use writing::Dataset;
 

@@ -7,10 +7,12 @@ use std::time::Duration;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType};
 use arrow_array::{Array, RecordBatch};
-use asof::align::{AlignError, AlignOptions, Aligned, On};
+use asof::align::{AlignError, AlignOptions, Aligned, On, Pick, Rule};
 use asof::formats::{McapFile, McapWriter, McapWriterOptions};
-use asof::window::sync::Pick;
 use asof::{Channel, Message, Schema, Source, Stamp, TimeRange};
+
+#[path = "../../asof-align/tests/judge/mod.rs"]
+mod judge;
 
 /// A message with a stamp and a number: topic, log time, stamp, x.
 type Said = (&'static str, i64, i64, f64);
@@ -37,8 +39,8 @@ fn recording(said: &[Said]) -> McapFile {
             })
         });
         let mut payload = vec![0, 1, 0, 0];
-        payload.extend(((stamp / 1_000_000_000) as i32).to_le_bytes());
-        payload.extend(((stamp % 1_000_000_000) as u32).to_le_bytes());
+        payload.extend((stamp.div_euclid(1_000_000_000) as i32).to_le_bytes());
+        payload.extend((stamp.rem_euclid(1_000_000_000) as u32).to_le_bytes());
         payload.extend(x.to_le_bytes());
         let log_time = Stamp::from_nanos(*log_time);
         let message = Message {
@@ -106,8 +108,7 @@ fn the_nearest_by_stamp_is_found_even_if_it_was_recorded_late() {
 #[test]
 fn the_last_is_what_was_measured_by_then() {
     let options = AlignOptions {
-        pick: Pick::Last,
-        tolerance: Some(Duration::from_nanos(5)),
+        rule: Rule::last().within(Duration::from_nanos(5)),
         ..AlignOptions::default()
     };
     let wanted = [
@@ -120,16 +121,20 @@ fn the_last_is_what_was_measured_by_then() {
 }
 
 #[test]
-fn what_lies_between_is_interpolated_and_the_ends_are_the_nearest() {
-    let options = AlignOptions {
-        pick: Pick::Interpolate,
-        ..AlignOptions::default()
-    };
-    let found = joined(options);
-    let x: Vec<f64> = found.iter().filter_map(|row| row.2).collect();
-    assert_eq!(found.len(), 4);
-    for (found, wanted) in x.iter().zip([1.4, 1.5, 1.6, 2.0]) {
-        assert!((found - wanted).abs() < 1e-12, "{x:?}");
+fn what_lies_between_is_interpolated_and_beyond_the_ends_is_nothing_or_the_nearest() {
+    for (rule, end) in [
+        (Rule::interpolate(), None),
+        (Rule::interpolate().or_nearest(), Some(2.0)),
+    ] {
+        let found = joined(AlignOptions {
+            rule,
+            ..AlignOptions::default()
+        });
+        let x: Vec<Option<f64>> = found.iter().map(|row| row.2).collect();
+        assert_eq!(x[3], end);
+        for (found, wanted) in x.iter().zip([1.4, 1.5, 1.6]) {
+            assert!((found.expect("between") - wanted).abs() < 1e-12, "{x:?}");
+        }
     }
 }
 
@@ -137,7 +142,7 @@ fn what_lies_between_is_interpolated_and_the_ends_are_the_nearest() {
 fn log_times_are_joined_on_when_they_are_asked_for_or_a_topic_has_no_stamp() {
     let options = AlignOptions {
         on: Some(On::LogTime),
-        pick: Pick::Last,
+        rule: Rule::last(),
         ..AlignOptions::default()
     };
     let wanted = [(6, -1), (8, -1), (9, -2), (10, -3), (12, -1)];
@@ -177,11 +182,12 @@ fn a_stretch_of_time_has_the_rows_that_all_of_it_has() {
         })
         .collect();
     let source = recording(&said);
-    for pick in [Pick::Nearest, Pick::Last, Pick::Interpolate] {
+    for pick in Pick::ALL {
         for tolerance in [None, Some(Duration::from_millis(900))] {
+            let rule = Rule::new(pick);
+            let rule = tolerance.map_or(rule, |most| rule.within(most));
             let options = AlignOptions {
-                pick,
-                tolerance,
+                rule,
                 ..AlignOptions::default()
             };
             let all = Aligned::join(&source, "/a", &["/b"], options.clone()).expect("a table");
@@ -223,7 +229,7 @@ fn a_grid_does_not_drift() {
         ("/b", 10_000_000_001, 10_000_000_001, 2.0),
     ]);
     let options = AlignOptions {
-        pick: Pick::Interpolate,
+        rule: Rule::interpolate(),
         rows: 64,
         ..AlignOptions::default()
     };
@@ -281,4 +287,234 @@ fn columns_are_chosen_by_topic() {
         .collect();
     assert_eq!(names, ["time", "/b offset", "/b.x", "/b.log_time"]);
     assert_eq!(rows(&aligned, &source).len(), 4);
+}
+
+/// Random numbers that are the same on every run.
+fn random(seed: &mut u64, below: u64) -> u64 {
+    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+    (*seed >> 33) % below
+}
+
+#[test]
+fn rows_are_those_of_the_oracle_for_late_equal_missing_and_negative_stamps_of_two_keys() {
+    let mut seed = 7;
+    for round in 0..60 {
+        // Odd, because a stamp of zero is unset.
+        let mut side = |count: u64| -> Vec<judge::Row> {
+            let row = |_| {
+                (
+                    random(&mut seed, 100) as i64 * 2 - 99,
+                    (random(&mut seed, 2)) as u8,
+                )
+            };
+            (0..count).map(row).collect()
+        };
+        let anchors = side(20);
+        let messages = side(if round % 10 == 0 { 0 } else { 20 });
+        for key in [0, 1] {
+            let of_key = |rows: &[judge::Row], topic: &'static str| -> Vec<Said> {
+                let rows = rows.iter().enumerate().filter(|(_, row)| row.1 == key);
+                rows.map(|(place, row)| (topic, place as i64 + 1, row.0, place as f64))
+                    .collect()
+            };
+            let mut said = of_key(&anchors, "/a");
+            said.extend(of_key(&messages, "/b"));
+            if said.iter().filter(|row| row.0 == "/a").count() * of_key(&messages, "/b").len() == 0
+            {
+                continue;
+            }
+            let source = recording(&said);
+            for pick in Pick::ALL {
+                for rule in [
+                    Rule::new(pick),
+                    Rule::new(pick).within(Duration::from_nanos(12)),
+                    Rule::new(pick).or_nearest(),
+                ] {
+                    let options = AlignOptions {
+                        rule,
+                        on: Some(On::Stamp),
+                        ..AlignOptions::default()
+                    };
+                    let aligned = Aligned::join(&source, "/a", &["/b"], options).expect("a table");
+                    let found: Vec<(i64, Option<f64>)> = rows(&aligned, &source)
+                        .into_iter()
+                        .map(|(time, _, x)| (time, x))
+                        .collect();
+                    let wanted = |row: &judge::Row| {
+                        let x = judge::oracle(&messages, *row, rule).map(|(one, other)| {
+                            other.map_or(one as f64, |(other, part)| {
+                                asof::align::between::number(one as f64, other as f64, part)
+                            })
+                        });
+                        (row.0, x)
+                    };
+                    let anchors = anchors.iter().filter(|row| row.1 == key);
+                    let wanted: Vec<(i64, Option<f64>)> = anchors.map(wanted).collect();
+                    assert_eq!(found, wanted, "{rule:?}");
+                }
+            }
+        }
+    }
+}
+
+/// A pose with a stamp, on the topic /b, and an instant on /a.
+fn poses(samples: [(i64, [f64; 3], [f64; 4]); 2], instant: i64) -> McapFile {
+    let schema = Arc::new(Schema {
+        name: "geometry_msgs/msg/PoseStamped".into(),
+        encoding: "ros2msg".into(),
+        data: "std_msgs/Header header\ngeometry_msgs/Pose pose\n===\nMSG: std_msgs/Header\nbuiltin_interfaces/Time stamp\nstring frame_id\n===\nMSG: builtin_interfaces/Time\nint32 sec\nuint32 nanosec\n===\nMSG: geometry_msgs/Pose\ngeometry_msgs/Point position\ngeometry_msgs/Quaternion orientation\n===\nMSG: geometry_msgs/Point\nfloat64 x\nfloat64 y\nfloat64 z\n===\nMSG: geometry_msgs/Quaternion\nfloat64 x\nfloat64 y\nfloat64 z\nfloat64 w\n".into(),
+    });
+    let channel = |topic: &str| {
+        Arc::new(Channel {
+            topic: topic.into(),
+            message_encoding: "cdr".into(),
+            schema: Some(Arc::clone(&schema)),
+            ..Channel::default()
+        })
+    };
+    let (a, b) = (channel("/a"), channel("/b"));
+    let writer = std::io::Cursor::new(Vec::new());
+    let mut writer = McapWriter::new(writer, McapWriterOptions::default()).expect("a writer");
+    let [first, second] = samples;
+    let rows = [
+        (&b, first),
+        (&a, (instant, [0.0; 3], [0.0, 0.0, 0.0, 1.0])),
+        (&b, second),
+    ];
+    for (channel, (stamp, position, rotation)) in rows {
+        let mut payload = vec![0, 1, 0, 0];
+        payload.extend((stamp.div_euclid(1_000_000_000) as i32).to_le_bytes());
+        payload.extend((stamp.rem_euclid(1_000_000_000) as u32).to_le_bytes());
+        // An empty text, and zeros up to a multiple of eight.
+        payload.extend([1, 0, 0, 0, 0, 0, 0, 0]);
+        let numbers = position.into_iter().chain(rotation);
+        numbers.for_each(|number| payload.extend(number.to_le_bytes()));
+        let log_time = Stamp::from_nanos(stamp);
+        let message = Message {
+            channel: Arc::clone(channel),
+            log_time,
+            publish_time: log_time,
+            sequence: 0,
+            payload: payload.into(),
+        };
+        writer.write(&message).expect("writes");
+    }
+    let bytes = writer.finish().expect("finishes").into_inner();
+    McapFile::from_bytes("test", bytes).expect("opens")
+}
+
+#[test]
+fn a_transform_a_joined_row_a_grid_and_a_window_have_the_same_bits() {
+    use asof::tf::TransformBuffer;
+    use asof::window::sync::Match;
+    use asof::window::{Bounds, PoseSample, Rotation, Window};
+    use nalgebra::{Isometry3, Quaternion, Translation3, UnitQuaternion};
+
+    let turn = |angle: f64, length: f64| {
+        let (sin, cos) = (angle / 2.0_f64).sin_cos();
+        [0.36 * sin, 0.48 * sin, 0.8 * sin, cos].map(|part| part * length)
+    };
+    // From almost no turn to almost half of one, of unit length up to rounding and not; both signs.
+    for (angle, length) in [
+        (1e-7, 1.0),
+        (0.003, 1.0),
+        (0.1, 1.002),
+        (0.7, 1.0),
+        (3.1, 0.999),
+        (1.0, -1.0),
+    ] {
+        let samples = [
+            (1_000_000_007, [0.1, -2.0, 3.3], turn(0.2, 1.0)),
+            (1_100_000_003, [0.7, -2.1, 9.9], turn(0.2 + angle, length)),
+        ];
+        let instant = 1_033_333_333;
+        let source = poses(samples, instant);
+        let at = Stamp::from_nanos(instant);
+
+        let buffer = TransformBuffer::new();
+        let window = Window::new(Bounds::count(10));
+        for (stamp, [x, y, z], [i, j, k, w]) in samples {
+            let rotation = UnitQuaternion::new_unchecked(Quaternion::new(w, i, j, k));
+            let pose = Isometry3::from_parts(Translation3::new(x, y, z), rotation);
+            buffer
+                .update("odom", "base", stamp.into(), pose)
+                .expect("an update");
+            let rotation = Rotation([i, j, k, w]);
+            window.insert(
+                stamp.into(),
+                PoseSample {
+                    position: [x, y, z],
+                    rotation,
+                },
+            );
+        }
+        let found = buffer.lookup("odom", "base", at).expect("a transform");
+        let (t, q) = (found.translation, found.rotation);
+        let wanted = [t.x, t.y, t.z, q.i, q.j, q.k, q.w].map(f64::to_bits);
+
+        let matched: Match<Arc<PoseSample>> = window.pick(at, Rule::interpolate());
+        let pose: PoseSample = matched.value().expect("between");
+        let [x, y, z] = pose.position;
+        let [i, j, k, w] = pose.rotation.0;
+        assert_eq!(
+            [x, y, z, i, j, k, w].map(f64::to_bits),
+            wanted,
+            "a window, {angle}"
+        );
+
+        let options = || AlignOptions {
+            rule: Rule::interpolate(),
+            on: Some(On::LogTime),
+            ..AlignOptions::default()
+        };
+        let joined = Aligned::join(&source, "/a", &["/b"], options()).expect("a join");
+        let times: Arc<[i64]> = [instant].into();
+        let listed = Aligned::at(&source, times, &["/b"], options()).expect("rows at instants");
+        for aligned in [joined, listed] {
+            let mut batches = aligned.read(&source).expect("reads");
+            let batch = batches.next().expect("a row").expect("a batch");
+            let pose = batch.column_by_name("/b.pose").expect("a pose").as_struct();
+            let numbers = |name: &str, parts: &[&str]| -> Vec<u64> {
+                let column = pose.column_by_name(name).expect(name).as_struct();
+                let part = |part: &&str| {
+                    let column = column.column_by_name(part).expect(part);
+                    column.as_primitive::<Float64Type>().value(0).to_bits()
+                };
+                parts.iter().map(part).collect()
+            };
+            let mut found = numbers("position", &["x", "y", "z"]);
+            found.extend(numbers("orientation", &["x", "y", "z", "w"]));
+            assert_eq!(found, wanted, "a row, {angle}");
+        }
+
+        // As `asof join --json` writes it.
+        let payloads: Vec<Vec<u8>> = source
+            .read(&asof::Query::topics(["/b"]))
+            .expect("reads")
+            .flat_map(|batch| {
+                let batch = batch.expect("a batch");
+                batch
+                    .iter()
+                    .map(|message| message.payload.to_vec())
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+        let channel = Arc::clone(&source.summary().channels[0].channel);
+        let projection = asof::decode::Projection::All;
+        let mut decoder =
+            asof::decode::Decoder::new(&channel, &projection, &[]).expect("a decoder");
+        let part = asof::align::between::part(samples[0].0, samples[1].0, instant);
+        let mut text = Vec::new();
+        let pair = (payloads[0].as_slice(), payloads[1].as_slice());
+        let is_there = decoder
+            .write_json_between(pair, part, &mut text)
+            .expect("decodes");
+        assert!(is_there);
+        let text = String::from_utf8(text).expect("text");
+        let z = f64::from_bits(wanted[5]);
+        assert!(
+            text.contains(&format!("\"z\":{z:?}")) || text.contains(&format!("\"z\":{z}")),
+            "{text} {z:?}"
+        );
+    }
 }

@@ -168,18 +168,21 @@ class Recording:
         columns: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
         start: Any = None,
         end: Any = None,
+        or_nearest: bool = False,
     ) -> Table:
         """For each message of one topic, the matching message of others.
 
-        ``how`` is ``nearest``, ``last`` (at or before) or ``interpolated``; ``on`` is ``stamp``, the time of measurement, or
-        ``log_time``; without it, stamps where all topics have them. ``tolerance`` is the largest distance of a match.
+        ``how`` is ``nearest``, ``last`` (at or before), ``before``, ``next`` (at or after), ``after`` or ``interpolate``; ``on`` is
+        ``stamp``, the time of measurement, or ``log_time``; without it, stamps where all topics have them. ``tolerance`` is the
+        largest distance of a match. Nothing is interpolated before the first message and after the last one; with ``or_nearest``,
+        these are taken there.
 
         The columns are ``time``, those of the anchor, ``/camera/image.width``, and for each other topic ``/odom offset``, in
         nanoseconds, and its own, ``/odom.pose``. ``columns`` selects: by topic, or a list for all topics that have them.
         """
         names = [others] if isinstance(others, str) else list(others)
         chosen = self._columns([anchor, *names], columns)
-        wish = _wish(how, on, tolerance, chosen, start, end)
+        wish = _wish(how, on, tolerance, chosen, start, end, or_nearest)
         return Table(self._source.join(anchor, names, wish), (self, "join", (anchor, names, wish)))
 
     def resample(
@@ -192,11 +195,12 @@ class Recording:
         columns: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
         start: Any = None,
         end: Any = None,
+        or_nearest: bool = False,
     ) -> Table:
         """The topics at a fixed rate; the arguments are those of :meth:`join`."""
         names = [topics] if isinstance(topics, str) else list(topics)
         chosen = self._columns(names, columns)
-        wish = _wish(how, on, tolerance, chosen, start, end)
+        wish = _wish(how, on, tolerance, chosen, start, end, or_nearest)
         return Table(self._source.resample(names, hz, wish), (self, "resample", (names, hz, wish)))
 
     def _columns(
@@ -384,10 +388,24 @@ class Topic:
 
 
 def _wish(
-    how: str, on: str | None, tolerance: Any, columns: dict[str, list[str]], start: Any, end: Any
+    how: str,
+    on: str | None,
+    tolerance: Any,
+    columns: dict[str, list[str]],
+    start: Any,
+    end: Any,
+    or_nearest: bool,
 ) -> dict[str, Any]:
     """Options for aligning topics."""
-    return {"how": how, "on": on, "tolerance": tolerance, "columns": columns, "start": start, "end": end}
+    return {
+        "how": how,
+        "on": on,
+        "tolerance": tolerance,
+        "columns": columns,
+        "start": start,
+        "end": end,
+        "or_nearest": or_nearest,
+    }
 
 
 def _topics(summary: dict[str, Any]) -> dict[str, TopicInfo]:

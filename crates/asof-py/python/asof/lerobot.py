@@ -58,10 +58,10 @@ def export(
 
     - ``places`` are recordings; a tuple among them is one recording from several places.
     - ``mapping`` defines the features: a list of paths, each a topic, a dot and a path into its messages, becomes one
-      vector of 32-bit floats; a topic becomes its pictures; ``{"paths": […], "method": "interpolated"}`` has its own method.
+      vector of 32-bit floats; a topic becomes its pictures; ``{"paths": […], "method": "interpolate"}`` has its own method.
     - ``episodes`` is ``by_recording``, a duration such as ``30s``, or a topic: each of its messages begins an episode, one with
       ``data: False`` ends it instead, and a text names its task.
-    - ``how`` is ``last``, ``nearest`` or ``interpolated``, and ``on`` is ``log_time`` or ``stamp``. ``tolerance``, such as
+    - ``how`` is ``last``, ``nearest``, ``next`` or ``interpolate``, and ``on`` is ``log_time`` or ``stamp``. ``tolerance``, such as
       ``50ms``, is the largest distance of a message; a frame without a match is left out.
     - ``videos``: whether pictures become videos; by default if ffmpeg is installed. H.264 and H.265 are copied.
     """

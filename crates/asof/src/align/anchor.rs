@@ -7,7 +7,8 @@ use arrow_array::types::TimestampNanosecondType;
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt64Array};
 use arrow_schema::Field;
 use arrow_select::take::take;
-use asof_core::{Source, TimeRange};
+use asof_align::Grid;
+use asof_core::Source;
 use asof_decode::{TopicBatches, TopicTable};
 
 use super::side::{table_of, value_columns};
@@ -21,10 +22,7 @@ pub(super) enum Anchor {
         time: usize,
         shown: usize,
     },
-    Grid {
-        range: TimeRange,
-        hz: f64,
-    },
+    Grid(Grid),
     /// Instants, in order.
     Times(Arc<[i64]>),
 }
@@ -49,7 +47,7 @@ impl Anchor {
             Anchor::Topic { table, shown, .. } => {
                 named_after(table.topic(), &table.schema().fields()[*shown..])
             }
-            Anchor::Grid { .. } | Anchor::Times(_) => Vec::new(),
+            Anchor::Grid(_) | Anchor::Times(_) => Vec::new(),
         }
     }
 
@@ -61,10 +59,8 @@ impl Anchor {
                 shown: *shown,
                 unstamped: 0,
             },
-            Anchor::Grid { range, hz } => AnchorRows::Grid {
-                range: *range,
-                hz: *hz,
-                next: 0,
+            Anchor::Grid(grid) => AnchorRows::Grid {
+                grid: grid.clone(),
                 rows,
             },
             Anchor::Times(times) => AnchorRows::Times {
@@ -84,9 +80,7 @@ pub(super) enum AnchorRows {
         unstamped: u64,
     },
     Grid {
-        range: TimeRange,
-        hz: f64,
-        next: u64,
+        grid: Grid,
         rows: usize,
     },
     Times {
@@ -127,23 +121,8 @@ impl Iterator for AnchorRows {
                     return Some(rows);
                 }
             },
-            AnchorRows::Grid {
-                range,
-                hz,
-                next,
-                rows,
-            } => {
-                if range.is_empty() {
-                    return None;
-                }
-                // Each from the start, so that a period that is not a whole number of nanoseconds does not drift.
-                let instant = |at: u64| {
-                    let nanos = (at as f64 * 1e9 / *hz).round();
-                    let stamp = range.start.plus_nanos(nanos as i64);
-                    (stamp <= range.end).then_some(stamp.nanos())
-                };
-                let times: Vec<i64> = (*next..).map_while(instant).take(*rows).collect();
-                *next += times.len() as u64;
+            AnchorRows::Grid { grid, rows } => {
+                let times: Vec<i64> = grid.take(*rows).collect();
                 (!times.is_empty()).then(|| Ok((times, Vec::new())))
             }
             AnchorRows::Times { times, next, rows } => {

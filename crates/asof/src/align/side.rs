@@ -9,15 +9,12 @@ use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow_schema::Field;
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take;
+use asof_align::{LATENESS, Match, Pick, Rule, Track};
 use asof_core::{Query, Source, Stamp, TimeRange, Topics};
 use asof_decode::{Decoder, RowsError, TopicOptions, TopicTable};
-use asof_window::sync::{Match, Pick, Rule, Track};
 use bytes::Bytes;
 
 use super::{AlignError, AlignOptions, On, named_after};
-
-/// How much later than its stamp a message may have been recorded, when a time range is read.
-const LATENESS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone)]
 pub(super) struct Side {
@@ -84,7 +81,7 @@ impl Side {
         };
         let track: Track<u32> = times.iter().enumerate().filter_map(timed).collect();
         *left_out += (times.len() - track.len()) as u64;
-        let between = (options.pick == Pick::Interpolate)
+        let between = (options.rule.pick() == Pick::Interpolate)
             .then(|| self.between(source, rows.num_rows(), &mut hold))
             .transpose()?
             .flatten();
@@ -264,7 +261,7 @@ pub(super) fn table_of(
     range: TimeRange,
 ) -> Result<TopicTable, RowsError> {
     let columns = options.columns.get(topic).map(|wanted| {
-        let mut columns = vec![on.column().to_owned()];
+        let mut columns = vec![on.word().to_owned()];
         columns.extend(wanted.iter().cloned());
         columns
     });
@@ -292,7 +289,7 @@ pub(super) fn value_columns(
 
 fn time_place(table: &TopicTable, on: On) -> Option<usize> {
     let is_time = |field: &Arc<Field>| {
-        field.name() == on.column()
+        field.name() == on.word()
             && matches!(field.data_type(), arrow_schema::DataType::Timestamp(..))
     };
     table.schema().fields().iter().position(is_time)
@@ -309,18 +306,20 @@ fn range_of(
     if wanted == TimeRange::ALL {
         return Ok(wanted);
     }
-    let margin = LATENESS.saturating_add(options.tolerance.unwrap_or_default());
+    let tolerance = options.rule.tolerance();
+    // How much later than its stamp a message may have been recorded.
+    let margin = LATENESS.saturating_add(tolerance.unwrap_or_default());
     let mut start = wanted.start.plus_nanos(nanos(margin).saturating_neg());
-    if options.tolerance.is_none() {
+    if tolerance.is_none() {
         // The last message before, however old.
         let known = source.latest_at(&Topics::named([topic]), start)?;
         if let Some(last) = known.get(0) {
             start = start.min(last.log_time);
         }
     }
-    let end = match (options.pick, options.tolerance) {
+    let end = match (options.rule.pick(), tolerance) {
         // The next message may come any time after.
-        (Pick::Nearest | Pick::Interpolate, None) => Stamp::MAX,
+        (Pick::Nearest | Pick::Interpolate | Pick::Next | Pick::After, None) => Stamp::MAX,
         _ => wanted.end.plus_nanos(nanos(margin)),
     };
     Ok(TimeRange::new(start, end))

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use asof_align::{Match, On, Track};
 use asof_core::{Message, Query, Source, Stamp, TimeRange};
 use asof_decode::{Decoders, Picture, Pixels, VideoCodec, picture_type};
-use asof_window::sync::{Match, Track};
 
 use super::{DatasetMap, LerobotError};
-use crate::align::On;
 
 /// A topic of pictures, before any of them is looked at closely.
 pub(super) struct Camera {

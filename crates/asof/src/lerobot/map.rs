@@ -1,14 +1,14 @@
 //! The map from a recording to a dataset, given as a file or by a program.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 use std::time::Duration;
 
+use asof_align::{On, Pick, Rule, UnknownWord};
 use asof_core::When;
-use asof_window::sync::{Pick, Rule};
 use serde::{Deserialize, Deserializer};
 
 use super::LerobotError;
-use crate::align::On;
 
 /// Columns that every dataset has.
 pub(super) const OWN: [&str; 5] = [
@@ -29,7 +29,7 @@ pub(super) const OWN: [&str; 5] = [
 ///     [features]
 ///     "observation.state" = ["/joint_states.position"]
 ///     "observation.images.front" = "/camera/image"
-///     action = { paths = ["/cmd_vel.linear.x", "/cmd_vel.angular.z"], method = "interpolated" }
+///     action = { paths = ["/cmd_vel.linear.x", "/cmd_vel.angular.z"], method = "interpolate" }
 /// "#)?;
 /// assert_eq!(map.features.len(), 3);
 /// # Ok::<(), asof::lerobot::LerobotError>(())
@@ -48,11 +48,14 @@ pub struct DatasetMap {
     /// Where episodes begin and end.
     #[serde(default)]
     pub episodes: Episodes,
-    /// Which message belongs to a frame, unless a feature has its own method.
+    /// Which message belongs to a frame, unless a feature has its own method. Pictures are not interpolated, but the nearest.
+    #[serde(default = "last", deserialize_with = "word")]
+    pub method: Pick,
+    /// Whether interpolation takes the nearest message before the first and after the last one; without it, such frames are left out.
     #[serde(default)]
-    pub method: Method,
+    pub or_nearest: bool,
     /// The time to align by.
-    #[serde(default = "by_log_time")]
+    #[serde(default = "by_log_time", deserialize_with = "word")]
     pub on: On,
     /// The largest distance between a frame and its messages; a frame without a match is left out.
     #[serde(default, deserialize_with = "length")]
@@ -80,7 +83,8 @@ pub enum Feature {
         /// The paths.
         paths: Vec<String>,
         /// Which message belongs to a frame.
-        method: Method,
+        #[serde(deserialize_with = "word")]
+        method: Pick,
     },
 }
 
@@ -94,21 +98,6 @@ pub enum Episodes {
     Every(Duration),
     /// Each message of a topic begins one. One with `data: false` ends it instead, and a text names its task.
     Topic(String),
-}
-
-/// Which message belongs to a frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Method {
-    /// The last at or before it.
-    #[default]
-    #[serde(alias = "backward", alias = "ffill")]
-    Last,
-    /// The nearest.
-    Nearest,
-    /// Interpolated between the last and the next. For pictures, the nearest.
-    #[serde(alias = "interpolate", alias = "linear")]
-    Interpolated,
 }
 
 impl DatasetMap {
@@ -167,14 +156,24 @@ impl DatasetMap {
         Ok(self)
     }
 
-    /// How pictures are matched with frames.
-    pub(super) fn picture_rule(&self) -> Rule {
-        let rule = match self.method {
-            Method::Last => Rule::last(),
-            Method::Nearest | Method::Interpolated => Rule::nearest(),
+    /// How messages are matched with frames.
+    pub(super) fn rule(&self, method: Pick) -> Rule {
+        let rule = Rule::new(method);
+        let rule = if self.or_nearest {
+            rule.or_nearest()
+        } else {
+            rule
         };
         self.tolerance
             .map_or(rule, |tolerance| rule.within(tolerance))
+    }
+
+    /// How pictures are matched with frames.
+    pub(super) fn picture_rule(&self) -> Rule {
+        self.rule(match self.method {
+            Pick::Interpolate => Pick::Nearest,
+            other => other,
+        })
     }
 
     /// The task of episodes without their own.
@@ -205,20 +204,10 @@ impl Feature {
     }
 
     /// Its own method.
-    pub(super) fn method(&self) -> Option<Method> {
+    pub(super) fn method(&self) -> Option<Pick> {
         match self {
             Feature::Aligned { method, .. } => Some(*method),
             _ => None,
-        }
-    }
-}
-
-impl From<Method> for Pick {
-    fn from(method: Method) -> Self {
-        match method {
-            Method::Last => Pick::Last,
-            Method::Nearest => Pick::Nearest,
-            Method::Interpolated => Pick::Interpolate,
         }
     }
 }
@@ -239,6 +228,17 @@ impl<'de> Deserialize<'de> for Episodes {
             ))),
         }
     }
+}
+
+const fn last() -> Pick {
+    Pick::Last
+}
+
+fn word<'de, D: Deserializer<'de>, T: FromStr<Err = UnknownWord>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(serde::de::Error::custom)
 }
 
 const fn by_log_time() -> On {

@@ -51,9 +51,8 @@ pub(super) fn rows(
     let names: Vec<String> = topics.keys().cloned().collect();
     let (first, last) = (times.first().copied(), times.last().copied());
     let options = AlignOptions {
-        pick: feature.method().unwrap_or(map.method).into(),
+        rule: map.rule(feature.method().unwrap_or(map.method)),
         on: Some(map.on),
-        tolerance: map.tolerance,
         columns: topics,
         range: TimeRange::new(first.unwrap_or(0).into(), last.unwrap_or(-1).into()),
         ..AlignOptions::default()
