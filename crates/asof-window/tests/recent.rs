@@ -491,3 +491,37 @@ fn log_times_of_zero_are_counted_and_refused_where_that_is_asked_for() {
         (2, 1, 1)
     );
 }
+
+#[test]
+fn last_messages_that_are_carried_stay_within_a_share_of_the_bytes() {
+    let megabyte = 1 << 20;
+    let recent = Recent::new(Bounds::bytes(10 << 20));
+    for n in 0..200 {
+        let large = channel(&format!("/large_{n}"), "");
+        recent.push(message(&large, n, &"x".repeat(megabyte)));
+    }
+    let stats = recent.stats();
+    assert!(stats.bytes <= 10 << 20, "{stats:?}");
+    assert!(stats.carried_dropped > 180, "{stats:?}");
+
+    let recent = Recent::new(Bounds::bytes(10 << 20));
+    for n in 0..3 {
+        let map = channel(&format!("/map_{n}"), "");
+        recent.push(message(&map, n, &"x".repeat(4 * megabyte)));
+    }
+    let small = channel("/small", "");
+    recent.push(message(&small, 3, "a last one"));
+    let imu = channel("/imu", "");
+    for n in 10..100_010 {
+        recent.push(message(&imu, n, "an ordinary message of a fast sensor"));
+    }
+    let held = all(&recent, &Query::topics(["/imu"])).len();
+    assert!(held > 20_000, "{held} of /imu are left");
+    let last = recent
+        .latest_at(&Topics::All, 1_000_000.into())
+        .expect("there");
+    assert!(
+        last.iter().any(|one| one.channel.topic == "/small"),
+        "the largest go first"
+    );
+}

@@ -79,6 +79,9 @@ pub struct RecentStats {
     pub bytes: u64,
     /// Of the dropped messages, those that were not too old: they exceeded the bytes or the count.
     pub crowded_out: u64,
+    /// Last messages of topics that were no longer carried along: all of them together may take a quarter of the bytes, and
+    /// the largest is dropped first.
+    pub carried_dropped: u64,
     /// The counters of a window.
     pub counters: WindowStats,
 }

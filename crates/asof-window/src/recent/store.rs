@@ -26,6 +26,8 @@ pub(super) struct Store {
     /// How log times are judged.
     pub stamps: StampOptions,
     doubt: Option<Doubt>,
+    /// Bytes of the last messages that are carried.
+    carried_bytes: u64,
     pub stats: RecentStats,
     pub is_connected: bool,
     /// Why the stream ended.
@@ -83,6 +85,8 @@ pub(super) type Gone = Vec<Box<dyn Send>>;
 
 /// Overhead of an entry beside its payload: itself, its line in the log, and the slack of both.
 const ENTRY_OVERHEAD: u64 = size_of::<Entry>() as u64 + 40;
+/// One part in so many of the bytes may be last messages of topics that are older than everything else.
+const CARRIED_PART: u64 = 4;
 /// Overhead of a topic beside its name.
 const LANE_OVERHEAD: u64 = size_of::<Lane>() as u64 + 64;
 /// The most topics; more than any robot has.
@@ -228,6 +232,7 @@ impl Store {
     pub fn fit(&mut self, bounds: Bounds, gone: &mut Gone) {
         let most = bounds.max_count().unwrap_or(usize::MAX);
         let most_bytes = bounds.max_bytes().unwrap_or(u64::MAX);
+        self.fit_carried(most_bytes / CARRIED_PART, gone);
         while self.log.len() > 1 {
             let is_old = match (self.oldest(), self.trusted(), bounds.max_age()) {
                 (Some(oldest), Some(newest), Some(age)) => newest.duration_since(oldest) > age,
@@ -241,6 +246,22 @@ impl Store {
                 self.stats.crowded_out += 1;
             }
             self.let_go(gone);
+            self.fit_carried(most_bytes / CARRIED_PART, gone);
+        }
+    }
+
+    /// Drops the largest of the carried messages until the rest are within this many bytes.
+    fn fit_carried(&mut self, most: u64, gone: &mut Gone) {
+        while self.carried_bytes > most {
+            let weight = |lane: &Lane| lane.carried.as_ref().map_or(0, |entry| entry.bytes);
+            let largest = self.lanes.iter_mut().max_by_key(|lane| weight(lane));
+            let Some(entry) = largest.and_then(|lane| lane.carried.take()) else {
+                return;
+            };
+            self.carried_bytes -= entry.bytes;
+            self.stats.bytes -= entry.bytes;
+            self.stats.carried_dropped += 1;
+            gone.push(Box::new(entry));
         }
     }
 
@@ -256,7 +277,9 @@ impl Store {
         self.stats.messages -= 1;
         self.stats.counters.evicted += 1;
         // It replaces the one carried until now and still counts towards the bytes.
+        self.carried_bytes += entry.bytes;
         if let Some(before) = lane.carried.replace(entry) {
+            self.carried_bytes -= before.bytes;
             self.stats.bytes -= before.bytes;
             gone.push(Box::new(before));
         }
@@ -269,6 +292,7 @@ impl Store {
         }
         for lane in &mut self.lanes {
             if let Some(carried) = lane.carried.take() {
+                self.carried_bytes -= carried.bytes;
                 self.stats.bytes -= carried.bytes;
                 gone.push(Box::new(carried));
             }
