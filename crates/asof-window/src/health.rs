@@ -35,10 +35,16 @@ const DEFAULT_AHEAD_NANOS: u64 = 3600 * MIN_AHEAD_NANOS;
 /// The stream continues where it was if it has moved by less than one part in this many of the leap.
 const CONTINUES_WITHIN: u64 = 8;
 
-/// The newest stamp, while it is far ahead of all others and nothing has confirmed it.
+/// After this many stamps in a row that are far ahead, the clock was set forward.
+const MAX_DOUBTED: usize = 3;
+
+/// The newest stamps, while they are far ahead of all others and nothing has confirmed them.
 #[derive(Debug, Clone, Copy)]
 struct Leap {
+    /// The newest of them.
     at: i64,
+    /// How many they are.
+    messages: usize,
     /// The newest stamp before it, or the first after it where there was none.
     trusted: Option<i64>,
 }
@@ -69,6 +75,7 @@ impl Health {
     pub(crate) fn begin(&mut self, stamp: i64) {
         self.set(Some(Leap {
             at: stamp,
+            messages: 1,
             trusted: None,
         }));
     }
@@ -76,33 +83,56 @@ impl Health {
     /// Records a stamp after the newest one, if it is far ahead or another is on probation.
     #[cold]
     pub(crate) fn go_ahead(&mut self, stamp: i64, newest: i64) {
+        if let Some(leap) = &mut self.leap
+            && leap.trusted.is_some()
+        {
+            leap.at = stamp;
+            leap.messages += 1;
+            if leap.messages >= MAX_DOUBTED {
+                self.set(None);
+            }
+            return;
+        }
         let is_leap = stamp.abs_diff(newest) > self.limit;
         // Zero is not a real time.
         let trusted = Some(newest).filter(|newest| *newest != 0);
-        self.set(is_leap.then_some(Leap { at: stamp, trusted }));
+        self.set(is_leap.then_some(Leap {
+            at: stamp,
+            messages: 1,
+            trusted,
+        }));
     }
 
-    /// Whether a stamp before the newest one shows that the newest was wrong.
-    pub(crate) fn denies_newest(&mut self, stamp: i64, newest: i64) -> bool {
+    /// The newest stamp that is not on probation: what is older than the age before it is evicted.
+    pub(crate) fn trusted(&self, newest: i64) -> i64 {
+        match self.leap {
+            Some(leap) if leap.at == newest => leap.trusted.unwrap_or(newest),
+            _ => newest,
+        }
+    }
+
+    /// How many of the newest stamps were wrong, as shown by a stamp before them.
+    pub(crate) fn denied(&mut self, stamp: i64, newest: i64) -> usize {
         let Some(leap) = &mut self.leap else {
-            return false;
+            return 0;
         };
         if leap.at != newest || stamp == 0 {
-            return false;
+            return 0;
         }
         if newest.abs_diff(stamp) <= self.limit {
             self.set(None);
-            return false;
+            return 0;
         }
         let Some(trusted) = leap.trusted else {
             leap.trusted = Some(stamp);
-            return false;
+            return 0;
         };
-        let has_gone_on = goes_on(stamp, trusted, newest);
-        if has_gone_on {
-            self.set(None);
+        if !goes_on(stamp, trusted, newest) {
+            return 0;
         }
-        has_gone_on
+        let messages = leap.messages;
+        self.set(None);
+        messages
     }
 
     fn set(&mut self, leap: Option<Leap>) {

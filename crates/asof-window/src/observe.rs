@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::Entry;
 
-type Callback<T> = Arc<dyn Fn(&Entry<T>) + Send + Sync>;
+/// Called with a message, and how often the window had started over before it.
+type Callback<T> = Arc<dyn Fn(&Entry<T>, u64) + Send + Sync>;
 
 /// A connected callback. Dropping it disconnects the callback; [`Connection::detach`] keeps it connected.
 #[must_use = "the callback is disconnected when the connection is dropped"]
@@ -63,9 +64,9 @@ impl<T> Clone for List<T> {
 }
 
 impl<T> List<T> {
-    pub(crate) fn call(&self, entry: &Entry<T>) {
+    pub(crate) fn call(&self, entry: &Entry<T>, restarts: u64) {
         for (_, callback) in self.0.iter() {
-            callback(entry);
+            callback(entry, restarts);
         }
     }
 }

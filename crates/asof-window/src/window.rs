@@ -188,13 +188,14 @@ impl<T> Window<T> {
         }
         let called = state.callbacks.current();
         let (newest, version) = (state.runs.newest(), state.counters.inserted);
+        let restarts = state.counters.restarts;
         let woken = state.waiters.take_ready(newest, version);
         drop(state);
         for waker in woken {
             waker.wake();
         }
         if let Some(callbacks) = called {
-            callbacks.call(entry);
+            callbacks.call(entry, restarts);
         }
         // Last: freeing an old image takes longer than announcing a new one.
         dropped.tell();
@@ -208,6 +209,17 @@ impl<T> Window<T> {
     /// disconnect. Callbacks are called in the order of connection.
     #[must_use = "the callback is disconnected when the connection is dropped"]
     pub fn on_insert(&self, callback: impl Fn(&Entry<T>) + Send + Sync + 'static) -> Connection
+    where
+        T: Send + Sync + 'static,
+    {
+        self.on_insert_counted(move |entry, _| callback(entry))
+    }
+
+    /// The same, also with how often the window had started over before the message.
+    pub(crate) fn on_insert_counted(
+        &self,
+        callback: impl Fn(&Entry<T>, u64) + Send + Sync + 'static,
+    ) -> Connection
     where
         T: Send + Sync + 'static,
     {
@@ -328,12 +340,17 @@ impl<T> State<T> {
             }
             return None;
         }
-        if self.health.denies_newest(stamp, newest) {
+        let wrong = self.health.denied(stamp, newest);
+        for _ in 0..wrong {
             self.drop_newest(dropped);
+        }
+        if wrong > 0 {
             newest = self.runs.newest()?;
-            if stamp >= newest {
-                return None;
-            }
+        }
+        // What is on probation makes nothing late.
+        newest = self.health.trusted(newest);
+        if stamp >= newest {
+            return None;
         }
         if newest.abs_diff(stamp) > self.bounds.jump {
             self.counters.restarts += 1;
@@ -405,6 +422,7 @@ impl<T> State<T> {
     #[inline]
     fn evict(&mut self, dropped: &mut Dropped<T>) {
         while let (Some(oldest), Some(newest)) = (self.runs.oldest(), self.runs.newest()) {
+            let newest = self.health.trusted(newest).max(oldest);
             let fits = self.runs.len() <= self.bounds.count
                 && self.bytes <= self.bounds.bytes
                 && newest.abs_diff(oldest) <= self.bounds.age;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use asof_core::Stamp;
 use asof_window::sync::{
-    Align, ApproximateTime, Chain, Delta, DropReason, ExactTime, Filter, LatestTime, Match,
-    Missing, Of3, Overflow, PassThrough, Rule, SharedSynchronizer, Stamped, SyncEvent, Throttle,
-    TimeSequencer, Track, Typed, synchronize,
+    Align, ApproximateEpsilonTime, ApproximateTime, Chain, Delta, DropReason, ExactTime, Filter,
+    LatestTime, Match, Missing, Of2, Of3, Overflow, PassThrough, Rule, SharedSynchronizer, Stamped,
+    SyncEvent, SyncPolicy, Throttle, TimeSequencer, Track, Typed, synchronize,
 };
 use asof_window::{Bounds, Window};
 use proptest::prelude::*;
@@ -446,4 +446,38 @@ proptest! {
         prop_assert!(sets.len() * 3 + drops.len() <= messages.len());
         prop_assert!(sets.len() * 3 + drops.len() + 3 * queue >= messages.len());
     }
+}
+
+/// The sets after a clock was set back, of two windows that start over.
+fn sets_after_a_restart<P>(policy: P) -> usize
+where
+    P: SyncPolicy<Of2<Arc<i64>, Arc<i64>>>,
+    P::Synchronizer: Send + 'static,
+{
+    let bounds = Bounds::count(100);
+    let bounds = bounds.and_restart_after(Duration::from_secs(1));
+    let windows = [(); 2].map(|()| Window::<i64>::new(bounds));
+    let found = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&found);
+    let joined = synchronize((&windows[0], &windows[1]), policy, move |a, _| {
+        noted.lock().expect("no panic").push(*a);
+    });
+    let second = 1_000_000_000;
+    for n in (1_000..1_300).chain(0..300_i64) {
+        for window in &windows {
+            window.insert((n * second / 10 + 1).into(), n);
+        }
+    }
+    joined.clear();
+    let found = found.lock().expect("no panic");
+    found.iter().filter(|n| **n < 300).count()
+}
+
+#[test]
+fn sets_are_found_again_after_the_clock_was_set_back() {
+    assert!(sets_after_a_restart(ExactTime::new(2, 10)) >= 298);
+    assert!(sets_after_a_restart(ApproximateTime::new(2, 10)) >= 297);
+    assert!(sets_after_a_restart(LatestTime::new(2)) >= 290);
+    let epsilon = ApproximateEpsilonTime::new(2, 10, Duration::from_millis(1));
+    assert!(sets_after_a_restart(epsilon) >= 297);
 }

@@ -409,6 +409,10 @@ impl<V> ApproximateTime<V> {
 }
 
 impl<V> Synchronizer<V> for ApproximateTime<V> {
+    fn clear(&mut self) {
+        ApproximateTime::clear(self);
+    }
+
     fn topics(&self) -> usize {
         self.topics.len()
     }

@@ -96,6 +96,10 @@ impl<V> ApproximateEpsilonTime<V> {
 }
 
 impl<V> Synchronizer<V> for ApproximateEpsilonTime<V> {
+    fn clear(&mut self) {
+        ApproximateEpsilonTime::clear(self);
+    }
+
     fn topics(&self) -> usize {
         self.queues.len()
     }

@@ -127,6 +127,10 @@ impl<V> ExactTime<V> {
 }
 
 impl<V> Synchronizer<V> for ExactTime<V> {
+    fn clear(&mut self) {
+        ExactTime::clear(self);
+    }
+
     fn topics(&self) -> usize {
         self.topics
     }

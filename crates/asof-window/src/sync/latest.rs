@@ -161,6 +161,10 @@ impl<V> LatestTime<V> {
 }
 
 impl<V: Clone> Synchronizer<V> for LatestTime<V> {
+    fn clear(&mut self) {
+        LatestTime::clear(self);
+    }
+
     fn topics(&self) -> usize {
         self.held.len()
     }

@@ -95,6 +95,9 @@ pub trait Synchronizer<V> {
     /// Adds a message of topic `topic`, counted from zero, and calls `emit` with the resulting events.
     fn add(&mut self, topic: usize, stamp: Stamp, value: V, emit: &mut dyn FnMut(SyncEvent<V>));
 
+    /// Drops all waiting messages: the clock was set back.
+    fn clear(&mut self);
+
     /// Like [`Synchronizer::add`] for callers that need only the sets: calls `found` with every set and appends
     /// messages in no set to `gone`, for the caller to drop.
     fn add_for_sets(

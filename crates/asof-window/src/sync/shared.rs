@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use asof_core::Stamp;
 
@@ -156,6 +157,11 @@ impl<V, S: Synchronizer<V>> SharedSynchronizer<V, S> {
         }
     }
 
+    /// Drops all messages that wait for a set, as for a clock that was set back. Events that wait for the callback stay.
+    pub fn clear(&self) {
+        self.inner.state.lock().synchronizer.clear();
+    }
+
     /// Adds a message of topic `topic`, counted from zero.
     pub fn add(&self, topic: usize, stamp: Stamp, value: V) {
         // Declared before the lock is taken, so dropped after it.
@@ -218,10 +224,33 @@ where
     T: Send + Sync + 'static,
     S: Synchronizer<Arc<T>> + Send + 'static,
 {
-    /// Feeds every message inserted into `window` from now on to topic `topic`, until the connection is dropped.
+    /// Feeds every message inserted into `window` from now on to topic `topic`, until the connection is dropped. When the
+    /// window starts over, because its clock was set back, the synchronizer does too.
     pub fn follow(&self, topic: usize, window: &Window<T>) -> Connection {
+        self.follow_as(topic, window, |value| value)
+    }
+}
+
+impl<V, S> SharedSynchronizer<V, S>
+where
+    V: Send + 'static,
+    S: Synchronizer<V> + Send + 'static,
+{
+    /// The same with messages made of those of the window.
+    pub(super) fn follow_as<T: Send + Sync + 'static>(
+        &self,
+        topic: usize,
+        window: &Window<T>,
+        wrap: fn(Arc<T>) -> V,
+    ) -> Connection {
         let this = self.clone();
-        window.on_insert(move |entry| this.add(topic, entry.stamp, Arc::clone(&entry.value)))
+        let known = AtomicU64::new(window.stats().restarts);
+        window.on_insert_counted(move |entry, restarts| {
+            if known.fetch_max(restarts, Ordering::Relaxed) < restarts {
+                this.clear();
+            }
+            this.add(topic, entry.stamp, wrap(Arc::clone(&entry.value)));
+        })
     }
 }
 

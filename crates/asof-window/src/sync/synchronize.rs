@@ -64,6 +64,12 @@ impl Synchronized {
         self.shared.set_outbox(sets, overflow);
     }
 
+    /// Drops all messages that wait for a set. Happens by itself when one of the windows starts over
+    /// ([`Bounds::and_restart_after`](crate::Bounds::and_restart_after)).
+    pub fn clear(&self) {
+        self.shared.clear();
+    }
+
     /// Keeps joining for the lifetime of the windows.
     pub fn detach(self) {
         self.connections.into_iter().for_each(Connection::detach);
@@ -73,12 +79,17 @@ impl Synchronized {
 /// A synchronizer with its message type erased.
 trait Shared: Send + Sync {
     fn stats(&self) -> SharedStats;
+    fn clear(&self);
     fn set_outbox(&self, sets: usize, overflow: Overflow);
 }
 
 impl<V: Send, S: Synchronizer<V> + Send> Shared for SharedSynchronizer<V, S> {
     fn stats(&self) -> SharedStats {
         SharedSynchronizer::stats(self)
+    }
+
+    fn clear(&self) {
+        SharedSynchronizer::clear(self);
     }
 
     fn set_outbox(&self, sets: usize, overflow: Overflow) {
@@ -152,24 +163,6 @@ pub trait Windows<F> {
         S: Synchronizer<Self::One> + Send + 'static;
 }
 
-/// Feeds one topic from one window.
-fn follow<T, V, S>(
-    shared: &SharedSynchronizer<V, S>,
-    topic: usize,
-    window: &Window<T>,
-    wrap: fn(Arc<T>) -> V,
-) -> Connection
-where
-    T: Send + Sync + 'static,
-    V: Send + 'static,
-    S: Synchronizer<V> + Send + 'static,
-{
-    let shared = shared.clone();
-    window.on_insert(move |entry| {
-        shared.add(topic, entry.stamp, wrap(Arc::clone(&entry.value)));
-    })
-}
-
 fn entry<T>(message: Stamped<Arc<T>>) -> Entry<T> {
     Entry::new(message.stamp, message.value)
 }
@@ -192,7 +185,7 @@ macro_rules! windows {
                     }
                 });
                 let connections = vec![
-                    $(follow(&shared, $index, self.$index.window(), $one_of::$type)),+
+                    $(shared.follow_as($index, self.$index.window(), $one_of::$type)),+
                 ];
                 Synchronized {
                     connections,
