@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use asof::lerobot::{Exported, LerobotError, DatasetMap};
+use asof::lerobot::{DatasetMap, Exported, LerobotError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 

@@ -7,25 +7,44 @@ use arrow_buffer::Buffer;
 use arrow_schema::{DataType, TimeUnit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyList, PyTuple};
-use pyo3_arrow::buffer::PyArrowBuffer;
+use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::value::value;
 
-static FROM_BUFFER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static AS_ARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// Bytes that numpy looks at in place. Python 3.10 has no buffer protocol in its stable ABI; numpy's own is a dictionary.
+#[pyclass(module = "asof._asof", frozen)]
+struct Memory(Buffer);
+
+#[pymethods]
+impl Memory {
+    #[getter]
+    fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let interface = PyDict::new(py);
+        interface.set_item("version", 3)?;
+        interface.set_item("typestr", "|u1")?;
+        interface.set_item("shape", (self.0.len(),))?;
+        let is_read_only = true;
+        interface.set_item("data", (self.0.as_ptr().addr(), is_read_only))?;
+        Ok(interface)
+    }
+}
 
 /// A buffer as an array of numbers. Nothing is copied: the array keeps the buffer alive, and is read-only.
-fn from_buffer<'py>(py: Python<'py>, buffer: Buffer, dtype: &str) -> PyResult<Bound<'py, PyAny>> {
-    let function = FROM_BUFFER.get_or_try_init(py, || {
-        let function = py.import("numpy")?.getattr("frombuffer")?;
+pub fn from_buffer<'py>(
+    py: Python<'py>,
+    buffer: Buffer,
+    dtype: &str,
+) -> PyResult<Bound<'py, PyAny>> {
+    let function = AS_ARRAY.get_or_try_init(py, || {
+        let function = py.import("numpy")?.getattr("asarray")?;
         Ok::<_, PyErr>(function.unbind())
     })?;
-    if buffer.is_empty() {
-        // Numpy does not accept an empty buffer.
-        return py.import("numpy")?.call_method1("empty", (0, dtype));
-    }
-    let buffer = Bound::new(py, PyArrowBuffer::new(buffer))?;
-    function.bind(py).call1((buffer, dtype))
+    let bytes = function
+        .bind(py)
+        .call1((Bound::new(py, Memory(buffer))?,))?;
+    bytes.call_method1("view", (dtype,))
 }
 
 /// The numpy type for Arrow numbers.

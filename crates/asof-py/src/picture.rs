@@ -3,13 +3,13 @@
 use arrow_buffer::Buffer;
 use asof::decode::{Picture, PixelNumber, Pixels, Record, VideoCodec, picture_type};
 use pyo3::prelude::*;
-use pyo3_arrow::buffer::PyArrowBuffer;
 
 use crate::message::Message;
+use crate::ndarray::from_buffer;
 
-/// Numbers, their numpy type, height, width and channels, the bytes of a row, and whether blue comes before red.
-type Shaped = (
-    PyArrowBuffer,
+/// Bytes, the numpy type of their numbers, height, width and channels, the bytes of a row, and whether blue comes before red.
+type Shaped<'py> = (
+    Bound<'py, PyAny>,
     &'static str,
     (usize, usize, usize),
     usize,
@@ -18,23 +18,28 @@ type Shaped = (
 
 /// The picture of a message, raw or compressed: the numbers within the message, or decoded ones.
 #[pyfunction]
-pub fn picture(py: Python<'_>, message: &Message) -> PyResult<Shaped> {
+pub fn picture<'py>(py: Python<'py>, message: &Message) -> PyResult<Shaped<'py>> {
     let shaped = py.detach(|| {
         let record = message.meaning()?;
         shape(&record).map_err(|reason| message.refused(&reason))
     });
     let (buffer, kind, shape, step, is_reversed) = shaped?;
-    Ok((PyArrowBuffer::new(buffer), kind, shape, step, is_reversed))
+    let bytes = from_buffer(py, buffer, "u1")?;
+    Ok((bytes, kind, shape, step, is_reversed))
 }
 
 /// The bytes at a path of a message; in JSON they are text, or a list of numbers.
 #[pyfunction]
-pub fn bytes_at(py: Python<'_>, message: &Message, path: &str) -> PyResult<PyArrowBuffer> {
+pub fn bytes_at<'py>(
+    py: Python<'py>,
+    message: &Message,
+    path: &str,
+) -> PyResult<Bound<'py, PyAny>> {
     let found = py.detach(|| {
         let bytes = message.meaning()?.buffer(path);
         bytes.ok_or_else(|| message.refused(&format_args!("it has no bytes at '{path}'")))
     });
-    Ok(PyArrowBuffer::new(found?))
+    from_buffer(py, found?, "u1")
 }
 
 type Found = (Buffer, &'static str, (usize, usize, usize), usize, bool);

@@ -102,8 +102,8 @@ impl Iterator for Rows {
 pub fn query(_: &Arc<dyn Recording>, _: String, _: &str) -> Result<Table> {
     Err(Failure::new(
         "UnavailableError",
-        "this wheel has no SQL engine, which would be larger than the rest of it; build one that has: \
-         maturin build --release --features sql --manifest-path crates/asof-py/Cargo.toml. \
+        "this wheel was built without the SQL engine; the ready-made wheel has it (`pip install asof`), and so has one that is built by \
+         maturin build --release --manifest-path crates/asof-py/Cargo.toml. \
          DuckDB takes topics as they are: odom = rec['/odom'].read(); duckdb.sql('SELECT … FROM odom')",
     ))
 }

@@ -20,7 +20,7 @@ def test_a_build_without_an_engine_says_how_to_get_one(rec):
     try:
         rec.sql("SELECT 1")
     except errors.UnavailableError as error:
-        assert "--features sql" in str(error) and "duckdb" in str(error)
+        assert "maturin build" in str(error) and "duckdb" in str(error)
 
 
 def test_a_topic_is_a_table(rec, query):

@@ -62,7 +62,7 @@ def _cloud(message: Message) -> np.ndarray:
         raise DecodeError(f"the fields of the points on {message.topic} do not fit into {step} bytes: {error}") from None
     points: Any = data["data"]
     if not isinstance(points, np.ndarray) or points.dtype != np.uint8:
-        points = np.frombuffer(_asof.bytes_at(message, "data"), np.uint8)
+        points = _asof.bytes_at(message, "data")
     height, width = int(data.get("height", 1)), int(data.get("width", 0))
     row = int(data.get("row_step", 0) or width * int(step))
     if "width" not in data:
