@@ -1,6 +1,6 @@
 """Makes the small recordings that ci/files/mutations damages: some of our own, and small ones of others' where they are there.
 
-usage: mutation_seeds.py ASOF RECORDINGS FOLDER
+usage: mutation_seeds.py ASOF RECORDINGS FOLDER, or mutation_seeds.py FOLDER for a bag, a db3 file and a PX4 log of our own alone
 """
 
 import pathlib
@@ -9,7 +9,6 @@ import struct
 import subprocess
 import sys
 
-asof, recordings, folder = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 # A verb takes a fraction of a millisecond on what is no larger.
 MOST_BYTES = 120_000
 
@@ -99,7 +98,13 @@ def ulog():
     return data
 
 
-def main():
+def made(folder):
+    (folder / "made.bag").write_bytes(bag())
+    (folder / "made.ulg").write_bytes(ulog())
+    db3(folder)
+
+
+def main(asof, recordings, folder):
     demo = folder / "whole"
     subprocess.run([asof, "demo", "-o", demo, "--seconds", "1", "--force"], check=True, capture_output=True)
     for compression in ("zstd", "lz4", "none"):
@@ -108,9 +113,7 @@ def main():
             words += ["--chunk-size", size, "--topics", "/odom,/tf", "--end", end, "--force"]
             subprocess.run([asof, *words], check=True, capture_output=True)
     demo.unlink()
-    (folder / "made.bag").write_bytes(bag())
-    (folder / "made.ulg").write_bytes(ulog())
-    db3(folder)
+    made(folder)
     if not recordings.is_dir():
         print(f"SKIPPED: no recordings in {recordings} to damage, only our own (set ASOF_TEST_DATA)")
         return
@@ -119,4 +122,7 @@ def main():
             (folder / f"real-{path.name}").write_bytes(path.read_bytes())
 
 
-main()
+if len(sys.argv) == 2:
+    made(pathlib.Path(sys.argv[1]))
+else:
+    main(sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]))
