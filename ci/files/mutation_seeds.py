@@ -1,8 +1,10 @@
 """Makes the small recordings that ci/files/mutations damages: some of our own, and small ones of others' where they are there.
 
-usage: mutation_seeds.py ASOF RECORDINGS FOLDER, or mutation_seeds.py FOLDER for a bag, a db3 file and a PX4 log of our own alone
+usage: mutation_seeds.py ASOF RECORDINGS FOLDER, or mutation_seeds.py FOLDER for a bag, a db3 file and a PX4 log of our own alone;
+mutation_seeds.py --fuzz CORPUS for the same as inputs of the fuzz targets, which put the first bytes of each format before them.
 """
 
+import bz2
 import pathlib
 import sqlite3
 import struct
@@ -13,7 +15,7 @@ import sys
 MOST_BYTES = 120_000
 
 
-def bag():
+def bag(compression="none"):
     """A small ROS 1 bag of our own: three chunks, two connections."""
     field = lambda name, value: struct.pack("<I", len(name) + 1 + len(value)) + name + b"=" + value
     record = lambda fields, data: struct.pack("<I", len(fields)) + fields + struct.pack("<I", len(data)) + data
@@ -44,7 +46,8 @@ def bag():
                 number(len(text)) + text,
             )
         place = len(data)
-        data += record(field(b"op", b"\x05") + field(b"compression", b"none") + field(b"size", number(len(inner))), inner)
+        fields = field(b"op", b"\x05") + field(b"compression", compression.encode()) + field(b"size", number(len(inner)))
+        data += record(fields, bz2.compress(inner) if compression == "bz2" else inner)
         for id_, pairs in entries.items():
             fields = field(b"op", b"\x04") + field(b"ver", number(1)) + field(b"conn", number(id_))
             data += record(fields + field(b"count", number(10)), pairs)
@@ -104,6 +107,17 @@ def made(folder):
     db3(folder)
 
 
+def fuzz(corpus):
+    folder = corpus / "db3"
+    folder.mkdir(parents=True, exist_ok=True)
+    seeds = {"bag": (13, [bag(), bag("bz2")]), "db3": (16, [db3(folder)]), "ulog": (8, [ulog()])}
+    (folder / "made.db3").unlink()
+    for target, (magic, files) in seeds.items():
+        (corpus / target).mkdir(parents=True, exist_ok=True)
+        for number, data in enumerate(files):
+            (corpus / target / f"seed-{number}").write_bytes(data[magic:])
+
+
 def main(asof, recordings, folder):
     demo = folder / "whole"
     subprocess.run([asof, "demo", "-o", demo, "--seconds", "1", "--force"], check=True, capture_output=True)
@@ -122,7 +136,9 @@ def main(asof, recordings, folder):
             (folder / f"real-{path.name}").write_bytes(path.read_bytes())
 
 
-if len(sys.argv) == 2:
+if sys.argv[1] == "--fuzz":
+    fuzz(pathlib.Path(sys.argv[2]))
+elif len(sys.argv) == 2:
     made(pathlib.Path(sys.argv[1]))
 else:
     main(sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]))

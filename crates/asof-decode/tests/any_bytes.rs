@@ -157,37 +157,3 @@ fn any_schema_is_a_plan_or_an_error_and_takes_little_memory() {
         }
     }
 }
-
-/// Each target of `fuzz/`, with the inputs that it starts from.
-#[test]
-#[ignore = "writes the fuzzer's first inputs into the folder that ASOF_FUZZ_SEEDS names; ci/files/fuzz does"]
-fn seeds_for_the_fuzzer() {
-    let folder = std::env::var_os("ASOF_FUZZ_SEEDS").expect("ASOF_FUZZ_SEEDS");
-    let write = |target: String, seeds: Vec<Vec<u8>>| {
-        let folder = std::path::Path::new(&folder).join(target);
-        std::fs::create_dir_all(&folder).expect("a folder");
-        for (at, seed) in seeds.iter().enumerate() {
-            std::fs::write(folder.join(format!("seed-{at}")), seed).expect("a file");
-        }
-    };
-    for encoding in ["cdr", "ros1", "protobuf", "json", "flatbuffer", "cbor"] {
-        let seeds = common::fuzz::seeds(|channel| channel.message_encoding == encoding, false);
-        write(format!("payload_{encoding}"), seeds);
-    }
-    for (target, languages) in [
-        ("rosmsg", &["ros1msg", "ros2msg"][..]),
-        ("idl", &["ros2idl", "omgidl"]),
-        ("protobuf", &["protobuf"]),
-        ("jsonschema", &["jsonschema"]),
-        ("flatbuffer", &["flatbuffer"]),
-    ] {
-        let is_wanted = |channel: &asof_core::Channel| {
-            let schema = channel.schema.as_ref();
-            schema.is_some_and(|schema| languages.contains(&schema.encoding.as_str()))
-        };
-        write(
-            format!("schema_{target}"),
-            common::fuzz::seeds(is_wanted, true),
-        );
-    }
-}

@@ -302,11 +302,3 @@ fn a_bag_without_a_message_is_empty_and_whole() {
     assert_eq!(bag.summary().problems, []);
     assert!(bag.summary().range.is_empty());
 }
-
-#[test]
-#[ignore = "writes the fuzzer's first inputs; ci/files/fuzz does"]
-fn seeds_for_the_fuzzer() {
-    let bags = COMPRESSIONS
-        .map(|compression| [maker(compression).finish(), maker(compression).unfinished()]);
-    common::write_seeds("bag", 13, &bags.concat());
-}

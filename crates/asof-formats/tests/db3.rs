@@ -567,26 +567,3 @@ fn every_db3_of_others_keeps_the_promises_of_a_source() {
         assert_source(&bag, &name);
     }
 }
-
-#[test]
-#[ignore = "writes the fuzzer's first inputs; ci/files/fuzz does"]
-fn seeds_for_the_fuzzer() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let seeds = [512, 1024].map(|page_size| {
-        let path = folder.path().join(format!("{page_size}.db3"));
-        let sized = Connection::open(&path).expect("opens");
-        sized
-            .pragma_update(None, "page_size", page_size)
-            .expect("a size");
-        sized.execute_batch("VACUUM").expect("a file");
-        drop(sized);
-        let database = create(&path, &SAID);
-        insert(&database, &[(50, 1, &[7; 3000])]);
-        for time in 60..100 {
-            insert(&database, &[(time, 2, b"a robot said so")]);
-        }
-        drop(database);
-        std::fs::read(&path).expect("reads")
-    });
-    common::write_seeds("db3", 16, &seeds);
-}

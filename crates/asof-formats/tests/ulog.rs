@@ -228,9 +228,3 @@ fn no_damage_makes_reading_a_log_panic_or_hang() {
     }
     assert!(seen > rounds * 20, "next to nothing was readable");
 }
-
-#[test]
-#[ignore = "writes the fuzzer's first inputs; ci/files/fuzz does"]
-fn seeds_for_the_fuzzer() {
-    common::write_seeds("ulog", 8, &[flight(5).bytes]);
-}

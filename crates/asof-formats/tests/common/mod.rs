@@ -233,14 +233,3 @@ pub fn mutate(bytes: &[u8], dice: &mut Dice) -> Vec<u8> {
     }
     damaged
 }
-
-/// Writes what a target of `fuzz/` starts from into the folder that `ASOF_FUZZ_SEEDS` names, without the first bytes,
-/// which the target puts in front itself.
-pub fn write_seeds(target: &str, magic: usize, seeds: &[Vec<u8>]) {
-    let folder = std::env::var_os("ASOF_FUZZ_SEEDS").expect("ASOF_FUZZ_SEEDS");
-    let folder = std::path::Path::new(&folder).join(target);
-    std::fs::create_dir_all(&folder).expect("a folder");
-    for (at, seed) in seeds.iter().enumerate() {
-        std::fs::write(folder.join(format!("seed-{at}")), &seed[magic..]).expect("a file");
-    }
-}
