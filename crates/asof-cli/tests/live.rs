@@ -792,3 +792,21 @@ fn a_recording_in_parts_goes_on_after_a_restart_within_one_quota() {
         assert_eq!(code, Some(0), "run {run}: {notes}");
     }
 }
+
+#[test]
+fn a_trigger_on_what_does_not_exist_is_a_warning_at_once_and_at_the_end() {
+    let port = free_port();
+    let address = format!("zenoh://?listen=127.0.0.1:{port}");
+    let _robot = Talking::new(&address, &[("/chatter", STRING)]);
+    let folder = Folder::empty();
+    let line = format!(
+        "record zenoh://127.0.0.1:{port} -o run.mcap --keep 5 --trigger /chater.data==1 --trigger /chatter.dta==1"
+    );
+    let run = Run::new(&folder, &line);
+    run.err.until("both warnings", |said| {
+        said.contains("/chater is not published") && said.contains("/chatter.dta")
+    });
+    let (code, _, notes) = run.end("INT");
+    assert_eq!(code, Some(0), "{notes}");
+    assert_eq!(notes.matches("/chater is not published").count(), 2);
+}

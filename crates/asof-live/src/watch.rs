@@ -6,7 +6,7 @@ use std::sync::Arc;
 use asof_core::Stamp;
 use parking_lot::Mutex;
 
-use crate::{LiveError, Publisher, Robot, Sample, Subscription};
+use crate::{LiveError, Publisher, Robot, Sample, StampHealth, Subscription};
 
 /// Measures the rates of topics.
 pub struct Watch {
@@ -35,6 +35,8 @@ pub struct TopicRate {
     pub last: Option<Stamp>,
     /// Messages that are missing in the publishers' sequence numbers.
     pub lost: u64,
+    /// How its stamps stand to the arrival of its messages.
+    pub stamps: StampHealth,
 }
 
 impl TopicRate {
@@ -99,6 +101,7 @@ struct Meter {
     /// When the last messages were received, and their sizes.
     arrivals: VecDeque<(Stamp, u64)>,
     gaps: SequenceGaps,
+    stamps: StampHealth,
 }
 
 impl Watch {
@@ -178,6 +181,7 @@ impl Meter {
             self.arrivals.pop_front();
         }
         self.gaps.note(sample);
+        self.stamps.note(sample);
     }
 
     fn rate(&self, topic: &str, now: Stamp) -> TopicRate {
@@ -192,6 +196,7 @@ impl Meter {
             jitter,
             last: self.arrivals.back().map(|(last, _)| *last),
             lost: self.gaps.lost,
+            stamps: self.stamps,
         }
     }
 

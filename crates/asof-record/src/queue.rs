@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use asof_core::{Channel, Stamp};
 use asof_live::ros::is_latched;
-use asof_live::{Sample, SequenceGaps};
+use asof_live::{Sample, SequenceGaps, StampHealth};
 use parking_lot::{Condvar, Mutex};
 
 use crate::RecordError;
@@ -39,6 +39,8 @@ pub struct TopicReport {
     pub refused: u64,
     /// Messages that are missing in the publishers' own sequence numbers: they were lost on the way.
     pub lost: u64,
+    /// How the stamps of its messages stand to their arrival.
+    pub stamps: StampHealth,
     /// Messages with a publish time before 1970; their log time is written instead.
     pub mistimed: u64,
     /// Whether messages were written without a definition of their type, because none was found.
@@ -112,8 +114,8 @@ struct State {
     /// Priorities by topic.
     known: HashMap<String, i32>,
     topics: BTreeMap<String, TopicReport>,
-    /// Sequence numbers, by topic.
-    gaps: HashMap<String, SequenceGaps>,
+    /// Sequence numbers and stamps, by topic.
+    arrivals: HashMap<String, (SequenceGaps, StampHealth)>,
     notes: Vec<(String, Tags)>,
     /// Reasons of snapshots to be written.
     triggers: Vec<String>,
@@ -220,15 +222,16 @@ impl Queue {
             return;
         }
         let topic = named(prefix, &sample);
-        if !state.gaps.contains_key(&topic) && state.gaps.len() < MOST_PREFIXED {
-            state.gaps.insert(topic.clone(), SequenceGaps::default());
+        if !state.arrivals.contains_key(&topic) && state.arrivals.len() < MOST_PREFIXED {
+            state.arrivals.insert(topic.clone(), Default::default());
         }
-        if let Some(gaps) = state.gaps.get_mut(&topic) {
+        if let Some((gaps, stamps)) = state.arrivals.get_mut(&topic) {
             let before = gaps.lost;
             gaps.note(&sample);
-            let lost = gaps.lost;
-            if lost > before {
-                state.report_of(&topic).lost = lost;
+            let (is_bad, stamps, lost) = (stamps.note(&sample), *stamps, gaps.lost);
+            if is_bad || lost > before {
+                let report = state.report_of(&topic);
+                (report.lost, report.stamps) = (lost, stamps);
             }
         }
         // Under the lock: what finds no clock is then among what the first time of the clock releases.
@@ -824,6 +827,18 @@ mod tests {
             push(&queue, one);
         }
         assert_eq!(queue.report().0["/scan"].lost, 2);
+    }
+
+    #[test]
+    fn a_clock_that_is_off_by_hours_is_in_the_report() {
+        let queue = queue(1 << 20);
+        for hours in [2, 2, 0] {
+            let mut one = sample("/scan", 10);
+            one.source = Some(one.received.plus_nanos(hours * 3_600_000_000_000));
+            push(&queue, one);
+        }
+        let stamps = queue.report().0["/scan"].stamps;
+        assert_eq!((stamps.off, stamps.jumps), (2, 1), "{stamps}");
     }
 
     /// A disk that is full after some messages.

@@ -49,6 +49,24 @@ pub enum Trigger {
     },
 }
 
+impl Trigger {
+    /// The topic that it watches; none for log messages.
+    pub fn topic(&self) -> Option<&str> {
+        match self {
+            Trigger::Field { topic, .. } | Trigger::Rate { topic, .. } => Some(topic),
+            Trigger::Log(_) => None,
+        }
+    }
+
+    /// Why it can never fire on a channel of its topic: there is no such field.
+    pub fn problem_on(&self, channel: &Channel) -> Option<String> {
+        match self {
+            Trigger::Field { .. } => decoder_of(self, channel).err(),
+            Trigger::Rate { .. } | Trigger::Log(_) => None,
+        }
+    }
+}
+
 /// Why text is not a trigger.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(

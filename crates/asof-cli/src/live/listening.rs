@@ -187,8 +187,15 @@ impl Listening {
 
     /// Listens for a while; the result holds what was heard, and does not grow.
     pub fn listened(self) -> Self {
-        let until = Instant::now() + self.shared.limit().unwrap_or(LISTEN_TIME);
-        self.shared.wait(until);
+        let shared = &self.shared;
+        // A robot that connects late is listened to from its first message on.
+        let limit = shared.limit();
+        let patience = Instant::now() + LISTEN_TIME;
+        let is_silent = || shared.source.summary().messages.unwrap_or(0) == 0;
+        while limit.is_none() && shared.is_open() && Instant::now() < patience && is_silent() {
+            std::thread::sleep(TICK);
+        }
+        shared.wait(Instant::now() + limit.unwrap_or(LISTEN_TIME));
         self.over()
     }
 

@@ -409,3 +409,9 @@ pub enum Place {
 pub fn is_robot(place: &std::path::Path) -> bool {
     place.to_str().is_some_and(asof::is_robot)
 }
+
+/// How the stamps of a topic stand to the arrival of its messages, for programs.
+#[cfg(feature = "live")]
+fn stamps_as_json(stamps: &asof_live::StampHealth) -> serde_json::Value {
+    serde_json::json!({"off": stamps.off, "offset": stamps.offset, "zero": stamps.zero, "jumps": stamps.jumps})
+}

@@ -129,6 +129,7 @@ mod tests {
             jitter: 0.001,
             last: Some(Stamp::from_nanos(0)),
             lost: 2,
+            stamps: asof_live::StampHealth::default(),
         }
     }
 

@@ -77,9 +77,10 @@ pub fn run(verb: &Play, screen: &Screen) -> anyhow::Result<Outcome> {
     if !verb.paused {
         player.play();
     }
-    let mut is_over = false;
+    let (mut is_over, mut lag) = (false, Lag::default());
     while session.is_open() && !is_over {
-        for event in player.tick(Instant::now()) {
+        let due = Instant::now();
+        for event in player.tick(due) {
             match event {
                 PlayerEvent::Messages(batch) => is_over |= stage.play(&batch, range.end)?,
                 PlayerEvent::Backfill(_, batch) => stage.latch(&batch)?,
@@ -87,6 +88,12 @@ pub fn run(verb: &Play, screen: &Screen) -> anyhow::Result<Outcome> {
                 PlayerEvent::Failed(error) => return Err(error.into()),
                 _ => {}
             }
+        }
+        if lag.is_news(due, due.elapsed()) {
+            screen.warning(format_args!(
+                "behind by {:.1} s: messages are published more slowly than they are due",
+                due.elapsed().as_secs_f64()
+            ));
         }
         stage.tell_time(player.position().min(range.end))?;
         if is_over && verb.repeat {
@@ -102,7 +109,36 @@ pub fn run(verb: &Play, screen: &Screen) -> anyhow::Result<Outcome> {
         }
     }
     drop(keys);
+    if lag.worst >= BEHIND {
+        let worst = lag.worst.as_secs_f64();
+        screen.warning(format_args!("it was behind by up to {worst:.1} s"));
+    }
     Ok(stage.report(screen))
+}
+
+/// Messages that are published this much later than they are due are behind.
+const BEHIND: Duration = Duration::from_millis(500);
+/// How often that is said.
+const LAG_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How far behind its time the playback is.
+#[derive(Default)]
+struct Lag {
+    worst: Duration,
+    told: Option<Instant>,
+}
+
+impl Lag {
+    /// Notes how late the messages of an instant were; returns whether that is worth saying.
+    fn is_news(&mut self, due: Instant, late: Duration) -> bool {
+        self.worst = self.worst.max(late);
+        let is_quiet = |told: Instant| due.saturating_duration_since(told) >= LAG_INTERVAL;
+        let is_news = late >= BEHIND && self.told.is_none_or(is_quiet);
+        if is_news {
+            self.told = Some(due);
+        }
+        is_news
+    }
 }
 
 fn topics_of(stage: &Stage<'_>) -> Topics {
@@ -391,6 +427,20 @@ impl Drop for Keys {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_playback_that_is_behind_says_so_once_in_a_while() {
+        let (mut lag, start) = (Lag::default(), Instant::now());
+        let told =
+            [(0, 5), (100, 900), (600, 900), (1_200, 700), (3_000, 499)].map(|(at, late)| {
+                lag.is_news(
+                    start + Duration::from_millis(at),
+                    Duration::from_millis(late),
+                )
+            });
+        assert_eq!(told, [false, true, false, true, false]);
+        assert_eq!(lag.worst, Duration::from_millis(900));
+    }
 
     #[test]
     fn names_of_ros_one_are_those_of_ros_two() {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use asof_formats::Compression;
+use asof_live::Robot;
 use asof_live::ros::{QosError, QosOverride};
 use asof_record::{
     DurableFile, Priorities, RecordError, RecordOptions, RecordReport, Recorder, SnapshotOptions,
@@ -25,6 +26,8 @@ use crate::place::quoted;
 use crate::screen::{Screen, output};
 use crate::select::Patterns;
 
+/// How long topics may take to be discovered, before triggers without a topic are warned of.
+const DISCOVERY: Duration = Duration::from_secs(2);
 /// How often a slow disk is reported.
 const DROP_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// How often a supervisor receives a status.
@@ -72,7 +75,7 @@ pub fn run(verb: &Record, screen: &Screen) -> anyhow::Result<Outcome> {
             keep,
             after: verb.after,
             bytes: verb.keep_size,
-            triggers,
+            triggers: triggers.clone(),
             ring: verb.ring.clone(),
         };
         Recorder::create_snapshots(&session.robot, &verb.output, snapshots, options, nothing)?
@@ -104,8 +107,16 @@ pub fn run(verb: &Record, screen: &Screen) -> anyhow::Result<Outcome> {
     for key in &verb.connection.key {
         recorder.add_key(&session.robot, key)?;
     }
+    let robots = std::iter::once(&session).chain(&others);
+    let prefixes = verb.prefix.iter().map(String::as_str);
+    let robots = robots.map(|session| session.robot.clone());
+    let robots = robots.zip(prefixes.chain(std::iter::repeat("")));
+    let lookout = TriggerTopics {
+        robots: robots.collect(),
+        triggers,
+    };
     supervisor::tell("READY=1");
-    follow(&mut session, &recorder, verb, &path, screen)?;
+    follow(&mut session, &recorder, verb, &path, &lookout, screen)?;
     supervisor::tell("STOPPING=1");
     let elapsed = session.elapsed();
     let before = recorder.report();
@@ -208,6 +219,7 @@ fn follow(
     recorder: &Recorder,
     verb: &Record,
     path: &PathBuf,
+    lookout: &TriggerTopics<'_>,
     screen: &Screen,
 ) -> anyhow::Result<()> {
     let (mut stated, mut printed, mut deleted) = (Instant::now(), Instant::now(), 0);
@@ -218,9 +230,14 @@ fn follow(
     if verb.keep.is_some() && prompts.is_terminal() {
         screen.note("press enter to write a snapshot");
     }
+    let mut is_looked = false;
     while session.is_open() && recorder.is_recording() {
         session.wait(Instant::now() + TICK);
         bar.suspend(|| session.tell(screen));
+        if !is_looked && session.elapsed() >= DISCOVERY && session.has_answered() {
+            is_looked = true;
+            bar.suspend(|| lookout.tell(screen));
+        }
         while let Some(prompt) = prompts.next() {
             obey(&prompt, recorder, verb);
         }
@@ -262,7 +279,51 @@ fn follow(
         }
     }
     bar.finish_and_clear();
+    lookout.tell(screen);
     Ok(())
+}
+
+/// The topics that triggers watch, and the robots that should publish them, with their prefixes.
+struct TriggerTopics<'a> {
+    robots: Vec<(Robot, &'a str)>,
+    triggers: Vec<Trigger>,
+}
+
+impl TriggerTopics<'_> {
+    /// Warns of triggers that cannot fire: their topic or their field does not exist.
+    fn tell(&self, screen: &Screen) {
+        let named = |(robot, prefix): &(Robot, &str)| {
+            let topics = robot.topics().into_iter();
+            let named = topics.map(|topic| (format!("{prefix}{}", topic.name), topic.publishers));
+            named.collect::<Vec<_>>()
+        };
+        let published: Vec<_> = self.robots.iter().flat_map(named).collect();
+        for trigger in &self.triggers {
+            let Some(topic) = trigger.topic() else {
+                continue;
+            };
+            let mut found = published
+                .iter()
+                .filter(|(name, _)| name == topic)
+                .peekable();
+            if found.peek().is_none() {
+                screen.warning(format_args!(
+                    "the trigger '{trigger}' cannot fire: {topic} is not published"
+                ));
+            }
+            let channels = found.flat_map(|(_, publishers)| publishers);
+            let defined = channels.filter(|one| {
+                let schema = one.channel.schema.as_deref();
+                schema.is_some_and(|schema| !schema.data.is_empty())
+            });
+            if let Some(problem) = defined
+                .filter_map(|one| trigger.problem_on(&one.channel))
+                .next()
+            {
+                screen.warning(problem);
+            }
+        }
+    }
 }
 
 /// The value of the last pattern that matches a topic.
@@ -449,6 +510,9 @@ fn tell(
                 "{lost} of {name} never arrived: they are missing in the sequence numbers of its publishers"
             ));
         }
+        if !topic.stamps.is_good() {
+            screen.note(format_args!("{name}: {}", topic.stamps));
+        }
         if topic.early > 0 {
             let early = counted(topic.early, "message");
             screen.note(format_args!(
@@ -485,7 +549,7 @@ fn tell(
             .map(|(name, topic)| {
                 json!({
                     "topic": name, "messages": topic.written, "dropped": topic.dropped, "refused": topic.refused, "mistimed": topic.mistimed,
-                    "early": topic.early, "lost": topic.lost,
+                    "early": topic.early, "lost": topic.lost, "stamps": super::stamps_as_json(&topic.stamps),
                 })
             })
             .collect();

@@ -150,8 +150,10 @@ impl View {
                 *width = (*width).max(cell.chars().count().min(MAX_COLUMN_WIDTH));
             }
         }
+        let shown = fit(&mut widths, usize::from(middle.width));
         let line = |cells: [String; 7]| {
             let numbered = cells.into_iter().zip(widths).enumerate();
+            let numbered = numbered.filter(|(number, _)| shown[*number]);
             Row::new(numbered.map(|(number, (cell, width))| match number {
                 0 | 1 => cell,
                 _ => format!("{cell:>width$}"),
@@ -161,9 +163,11 @@ impl View {
         let body = rows
             .into_iter()
             .map(|(row, is_silent)| line(row).style(if is_silent { dim } else { Style::new() }));
-        let table = Table::new(body, widths.map(|width| Constraint::Length(width as u16)))
+        let widths = widths.into_iter().zip(shown).filter(|(_, shown)| *shown);
+        let widths = widths.map(|(width, _)| Constraint::Length(width as u16));
+        let table = Table::new(body, widths)
             .header(head)
-            .column_spacing(2)
+            .column_spacing(SPACING as u16)
             .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
         frame.render_stateful_widget(table, middle, &mut self.state);
         let order = match self.order {
@@ -175,6 +179,34 @@ impl View {
         let help = format!("q quits · arrows scroll · s sorts (by {order})");
         frame.render_widget(Line::from(help).style(dim), bottom);
     }
+}
+
+/// The space between two columns.
+const SPACING: usize = 2;
+/// Names are cut before numbers, but not below this width.
+const LEAST_NAME: usize = 12;
+
+/// Makes the columns fit; returns which are shown. Names are cut, numbers are shown whole or not at all.
+fn fit(widths: &mut [usize; 7], room: usize) -> [bool; 7] {
+    let mut shown = [true; 7];
+    let [topic, kind] = [0, 1].map(|name| widths[name].min(LEAST_NAME));
+    let numbers = |shown: &[bool; 7], widths: &[usize; 7]| -> usize {
+        let numbers = (2..7).filter(|number| shown[*number]);
+        numbers.map(|number| widths[number] + SPACING).sum()
+    };
+    // The type, jitter, drops, bandwidth and age go in this order.
+    for least in [1, 4, 6, 3, 5] {
+        let names = topic + if shown[1] { kind + SPACING } else { 0 };
+        if names + numbers(&shown, widths) <= room {
+            break;
+        }
+        shown[least] = false;
+    }
+    let names = room.saturating_sub(numbers(&shown, widths));
+    let for_kind = if shown[1] { kind + SPACING } else { 0 };
+    widths[0] = widths[0].min(names.saturating_sub(for_kind));
+    widths[1] = widths[1].min(names.saturating_sub(widths[0] + SPACING));
+    shown
 }
 
 #[cfg(test)]
@@ -195,6 +227,7 @@ mod tests {
             jitter: 0.0005,
             last: Some(Stamp::from_nanos(990_000_000)),
             lost: 3,
+            stamps: asof_live::StampHealth::default(),
         };
         let mut view = View {
             status: "connected, tcp/robot:7447".to_owned(),
@@ -233,6 +266,29 @@ mod tests {
             "/imu   sensor_msgs/msg/Imu   200  20.0 kB/s  500 µs  10.0 ms      3"
         );
         assert!(lines[5].starts_with("q quits"), "{lines:?}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_shows_numbers_with_their_units_or_not_at_all() {
+        for width in 20..90_u16 {
+            let mut terminal = Terminal::new(TestBackend::new(width, 6)).expect("a terminal");
+            let mut view = view();
+            terminal.draw(|frame| view.draw(frame)).expect("drawn");
+            let buffer = terminal.backend().buffer();
+            let row = buffer.content().chunks(usize::from(width)).nth(3);
+            let row = row.expect("a row").iter().map(Cell::symbol);
+            let row: String = row.collect();
+            let mut words = row.split_whitespace();
+            assert_eq!(words.next(), Some("/imu"), "{width}: {row}");
+            let whole = ["200", "20.0", "kB/s", "500", "µs", "10.0", "ms", "3"];
+            let is_whole = |word: &str| whole.contains(&word) || word.starts_with("sensor_msgs");
+            assert!(words.all(is_whole), "{width}: {row}");
+            let is_paired = |number: &str, unit: &str| row.contains(number) == row.contains(unit);
+            assert!(
+                is_paired("500", "500 µs") && is_paired("20.0", "20.0 kB/s"),
+                "{row}"
+            );
+        }
     }
 
     #[test]

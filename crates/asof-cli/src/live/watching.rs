@@ -46,6 +46,11 @@ pub fn run(verb: &Live, screen: &Screen) -> anyhow::Result<Outcome> {
         out.flush()?;
     }
     session.answered()?;
+    for rate in watch.rates(now()) {
+        if !rate.stamps.is_good() {
+            screen.note(format_args!("{}: {}", rate.topic, rate.stamps));
+        }
+    }
     if watch.rates(now()).is_empty() {
         screen.note(session.without_topics());
     }
@@ -66,5 +71,6 @@ fn row(rate: &TopicRate, now: Stamp) -> serde_json::Value {
         "last": rate.last.map(Stamp::nanos),
         "age": rate.age(now),
         "drops": rate.lost,
+        "stamps": super::stamps_as_json(&rate.stamps),
     })
 }
