@@ -235,14 +235,14 @@ def test_packaging(asof, fleet, logs):
     for name, commands in (("systemd", units), ("kubernetes", manifest)):
         assert len(commands) == 2, f"{name}: {commands}"
         scheduler, executor, processes = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", []
-        here = {"--listen": scheduler, "--scheduler": scheduler, "--root": str(fleet), "--external-host": "127.0.0.1"}
+        here = {"--scheduler": scheduler, "--root": str(fleet), "--external-host": "127.0.0.1"}
         try:
             for part, words in zip(("scheduler", "executor"), commands):
                 assert pathlib.Path(words[0]).name == "asof" and words[1:3] == ["cluster", part], words
+                here["--listen"] = scheduler if part == "scheduler" else executor
                 words = [here.get(before, word) for before, word in zip([None, *words], words)]
-                listen = ["--listen", executor] if part == "executor" else []
                 log = open(logs / f"{name}-{part}.log", "w")
-                processes.append(subprocess.Popen([asof, *words[1:], *listen], stdout=log, stderr=log))
+                processes.append(subprocess.Popen([asof, *words[1:]], stdout=log, stderr=log))
             until = time.monotonic() + 60
             while subprocess.run([asof, "cluster", "status", scheduler], capture_output=True).returncode != 0:
                 assert time.monotonic() < until, f"{name} does not come up: {(logs / f'{name}-executor.log').read_text()}"

@@ -16,7 +16,8 @@ use super::writing::parse_size;
 /// started with.
 ///
 /// Both are Apache DataFusion Ballista, with its REST interface and metrics at the scheduler's address (/api/executors,
-/// /api/jobs, /api/metrics, /healthz). Neither authenticates clients: keep their ports within a network that you trust.
+/// /api/jobs, /api/metrics, /healthz). Neither authenticates clients: they listen on this machine alone, and beyond it only with
+/// --trust-network. They run asof's own plans: no other scan, and nothing that writes.
 #[derive(Debug, Args)]
 #[cfg_attr(
     not(feature = "cluster"),
@@ -24,8 +25,8 @@ use super::writing::parse_size;
 )]
 #[command(after_help = "\
 Examples:
-  asof cluster scheduler
-  asof cluster executor --scheduler 10.0.0.5:50050 --root s3://bucket/fleet
+  asof cluster scheduler --listen 10.0.0.5:50050 --trust-network
+  asof cluster executor --listen 10.0.0.6:50051 --trust-network --scheduler 10.0.0.5:50050 --root s3://bucket/fleet
   asof cluster status 10.0.0.5:50050
   asof sql --cluster 10.0.0.5:50050 s3://bucket/fleet 'SELECT recording, count(*) FROM rosout GROUP BY 1'")]
 pub struct Cluster {
@@ -54,8 +55,12 @@ enum Part {
 )]
 struct Scheduler {
     /// Where to listen
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:50050")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:50050")]
     listen: SocketAddr,
+
+    /// Listen beyond this machine: whoever reaches the address may run queries over the roots
+    #[arg(long)]
+    trust_network: bool,
 
     /// How many seconds an executor may be silent before it counts as lost; its work is then done elsewhere
     #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(10..=3600))]
@@ -77,8 +82,12 @@ struct Executor {
     root: Vec<PathBuf>,
 
     /// Where to serve rows to other executors
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:50051")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:50051")]
     listen: SocketAddr,
+
+    /// Listen beyond this machine: whoever reaches the address may fetch rows
+    #[arg(long)]
+    trust_network: bool,
 
     /// The name of this machine for others, if not the address that it connects from
     #[arg(long, value_name = "HOST")]
@@ -134,6 +143,7 @@ impl Scheduler {
         tell_log(screen);
         let options = asof_cluster::SchedulerOptions {
             listen: self.listen,
+            trusts_network: self.trust_network,
             executor_timeout: self.executor_timeout,
         };
         super::signals::on_end(|_| std::process::exit(0))?;
@@ -157,6 +167,7 @@ impl Executor {
         asof_cluster::ClusterExecutor::run(asof_cluster::ExecutorOptions {
             scheduler: self.scheduler.clone(),
             listen: self.listen,
+            trusts_network: self.trust_network,
             external_host: self.external_host.clone(),
             roots,
             cores: self.cores,

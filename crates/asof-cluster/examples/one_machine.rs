@@ -28,6 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     })?;
     let address = scheduler.address().to_string();
     let executor = ExecutorOptions {
+        trusts_network: false,
         scheduler: address.clone(),
         listen: TcpListener::bind(any_port)?.local_addr()?,
         external_host: None,

@@ -32,6 +32,11 @@ pub enum ClusterError {
         /// Why not.
         cause: std::io::Error,
     },
+    /// Everybody who reaches the address could run queries.
+    #[error(
+        "{0} is not of this machine alone, and a cluster authenticates nobody; listen on 127.0.0.1, or say that everybody in the network is trusted with --trust-network"
+    )]
+    Open(SocketAddr),
     /// A root is invalid.
     #[error("'{root}' cannot be a root: {reason}")]
     Root {

@@ -9,8 +9,9 @@ use ballista_core::serde::BallistaPhysicalExtensionCodec;
 use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
 use datafusion::execution::SessionStateDefaults;
 
+use crate::allowed::CheckedEngine;
 use crate::error::engine;
-use crate::terms::{MESSAGE_BYTES, SCHEDULING, host_and_port, runtime};
+use crate::terms::{MESSAGE_BYTES, SCHEDULING, admitted, host_and_port, runtime};
 use crate::{ClusterError, Roots};
 
 /// How many seconds to wait for a scheduler, so that both can be started at once.
@@ -25,6 +26,8 @@ pub struct ExecutorOptions {
     pub scheduler: String,
     /// The address at which it serves rows to other executors.
     pub listen: SocketAddr,
+    /// Whether it may listen beyond this machine: nobody has to authenticate.
+    pub trusts_network: bool,
     /// The name of its machine for others; the address that it connects from by default.
     pub external_host: Option<String>,
     /// What it may open.
@@ -49,6 +52,7 @@ impl ClusterExecutor {
     pub fn run(options: ExecutorOptions) -> Result<(), ClusterError> {
         let (host, port) = host_and_port(&options.scheduler)?;
         let listen = options.listen;
+        admitted(listen, options.trusts_network)?;
         std::net::TcpListener::bind(listen).map_err(|cause| ClusterError::Listen {
             address: listen,
             cause,
@@ -81,6 +85,7 @@ impl ClusterExecutor {
             task_scheduling_policy: SCHEDULING,
             memory_pool_size: options.memory,
             override_physical_codec: Some(Arc::new(codec)),
+            override_execution_engine: Some(Arc::new(CheckedEngine::default())),
             override_function_registry: Some(Arc::new(functions())),
             ..ExecutorProcessConfig::default()
         };

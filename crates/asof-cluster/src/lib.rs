@@ -28,6 +28,7 @@
 #![forbid(unsafe_code)]
 #![cfg(feature = "engine")]
 
+mod allowed;
 mod client;
 mod error;
 mod executor;

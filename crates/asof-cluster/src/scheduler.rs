@@ -8,28 +8,31 @@ use ballista_core::serde::BallistaPhysicalExtensionCodec;
 use ballista_scheduler::cluster::BallistaCluster;
 use ballista_scheduler::config::{SchedulerConfig, TaskDistributionPolicy};
 use ballista_scheduler::scheduler_process::{create_scheduler, start_grpc_service_with_listener};
-use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
 use crate::ClusterError;
+use crate::allowed::{NoLogicalPlan, SentPlan};
 use crate::error::engine;
-use crate::terms::{MESSAGE_BYTES, SCHEDULING, runtime};
+use crate::terms::{MESSAGE_BYTES, SCHEDULING, admitted, runtime};
 
 /// How a scheduler runs.
 #[derive(Debug, Clone)]
 pub struct SchedulerOptions {
     /// Where it listens: for clients, executors, and its REST interface.
     pub listen: SocketAddr,
+    /// Whether it may listen beyond this machine: nobody has to authenticate.
+    pub trusts_network: bool,
     /// How many seconds an executor may be silent before it counts as lost, and its tasks run elsewhere.
     pub executor_timeout: u64,
 }
 
 impl Default for SchedulerOptions {
-    /// All addresses of this machine, at Ballista's port; 20 seconds.
+    /// This machine alone, at Ballista's port; 20 seconds.
     fn default() -> Self {
         SchedulerOptions {
-            listen: SocketAddr::from(([0, 0, 0, 0], 50050)),
+            listen: SocketAddr::from(([127, 0, 0, 1], 50050)),
+            trusts_network: false,
             executor_timeout: 20,
         }
     }
@@ -49,6 +52,7 @@ impl ClusterScheduler {
     /// # Errors
     /// When it cannot listen.
     pub fn start(options: &SchedulerOptions) -> Result<Self, ClusterError> {
+        admitted(options.listen, options.trusts_network)?;
         let runtime = runtime("asof-scheduler")?;
         let bound = runtime.block_on(TcpListener::bind(options.listen));
         let bound = bound.and_then(|listener| Ok((listener.local_addr()?, listener)));
@@ -61,7 +65,7 @@ impl ClusterScheduler {
             let cluster = BallistaCluster::new_from_config(&config)
                 .await
                 .map_err(engine)?;
-            create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(cluster, Arc::clone(&config))
+            create_scheduler::<NoLogicalPlan, SentPlan>(cluster, Arc::clone(&config))
                 .await
                 .map_err(engine)
         })?;

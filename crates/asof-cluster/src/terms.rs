@@ -1,5 +1,7 @@
 //! The limits, the scheduling policy, the threads and the addresses that all parts of a cluster share.
 
+use std::net::SocketAddr;
+
 use ballista_core::config::TaskSchedulingPolicy;
 use tokio::runtime::Runtime;
 
@@ -19,6 +21,14 @@ pub(crate) fn runtime(name: &str) -> Result<Runtime, ClusterError> {
         .enable_all()
         .build()
         .map_err(ClusterError::Start)
+}
+
+/// Whether an address may be listened on: this machine alone, unless the network is trusted.
+pub(crate) fn admitted(address: SocketAddr, trusts_network: bool) -> Result<(), ClusterError> {
+    if address.ip().is_loopback() || trusts_network {
+        return Ok(());
+    }
+    Err(ClusterError::Open(address))
 }
 
 /// A host and a port.

@@ -14,7 +14,9 @@ use asof_cluster::{
 use asof_demo::{Demo, DemoOptions};
 use asof_formats::{McapWriter, McapWriterOptions, Recording};
 use asof_sql::arrow::util::pretty::pretty_format_batches;
-use asof_sql::{Database, RecordingAddress, SqlError, SqlOptions};
+use asof_sql::{Cluster as _, Database, RecordingAddress, SqlError, SqlOptions};
+use datafusion::prelude::{CsvReadOptions, SessionContext};
+use futures_util::StreamExt as _;
 
 /// A cluster that reads the recordings of a folder.
 struct Fixture {
@@ -61,6 +63,7 @@ impl Fixture {
             let options = ExecutorOptions {
                 scheduler: fixture.address(),
                 listen: free_port(),
+                trusts_network: false,
                 external_host: None,
                 roots: Roots::new(&[fixture.folder.path()]).expect("roots"),
                 cores: 1,
@@ -217,4 +220,75 @@ fn a_query_that_is_wrong_has_the_same_sentence() {
         matches!(analyzed, Err(SqlError::Query { .. })),
         "{analyzed:?}"
     );
+}
+
+/// The error of a plan that is sent as it is.
+fn refusal(fixture: &Fixture, sql: &str, folder: &Path) -> String {
+    let runtime = tokio::runtime::Runtime::new().expect("threads");
+    let client = ClusterClient::connect(&fixture.address()).expect("a cluster");
+    runtime.block_on(async {
+        let context = SessionContext::new();
+        let secret = folder.join("secret.csv").display().to_string();
+        let options = CsvReadOptions::default();
+        context
+            .register_csv("secret", secret, options)
+            .await
+            .expect("a table");
+        let frame = context.sql(sql).await.expect(sql);
+        let plan = frame.create_physical_plan().await.expect(sql);
+        let started = client
+            .execute(plan, context.copied_config())
+            .expect("it is sent");
+        let rows: Vec<_> = started.rows.collect().await;
+        let error = rows.into_iter().find_map(Result::err);
+        error.unwrap_or_else(|| panic!("{sql} has run")).to_string()
+    })
+}
+
+#[test]
+fn plans_that_read_or_write_other_files_are_refused() {
+    let fixture = Fixture::new(1);
+    // Beside the root, and within it.
+    let beside = tempfile::tempdir().expect("a folder");
+    for folder in [beside.path(), fixture.folder.path()] {
+        std::fs::write(folder.join("secret.csv"), "a,b\n1,2\n").expect("a file");
+        let copy = folder.join("copy.csv").display().to_string();
+        for sql in [
+            "SELECT * FROM secret".to_owned(),
+            "SELECT sum(a) FROM secret GROUP BY b".to_owned(),
+            format!("COPY secret TO '{copy}' STORED AS CSV"),
+            format!("COPY (SELECT 1 AS a) TO '{copy}' STORED AS CSV"),
+            "EXPLAIN ANALYZE SELECT * FROM secret".to_owned(),
+        ] {
+            let error = refusal(&fixture, &sql, folder);
+            assert!(error.contains("is not allowed"), "{sql}: {error}");
+        }
+        assert!(!Path::new(&copy).exists(), "{copy} was written");
+    }
+}
+
+#[test]
+fn nobody_listens_beyond_the_machine_unasked() {
+    let everywhere = SocketAddr::from(([0, 0, 0, 0], 0));
+    let options = SchedulerOptions {
+        listen: everywhere,
+        ..SchedulerOptions::default()
+    };
+    let refused = ClusterScheduler::start(&options).err();
+    assert!(
+        matches!(refused, Some(ClusterError::Open(_))),
+        "{refused:?}"
+    );
+    let refused = ClusterExecutor::run(ExecutorOptions {
+        scheduler: "127.0.0.1:1".to_owned(),
+        listen: everywhere,
+        trusts_network: false,
+        external_host: None,
+        roots: Roots::new(&[std::env::temp_dir()]).expect("roots"),
+        cores: 1,
+        memory: None,
+        name: None,
+    });
+    assert!(matches!(refused, Err(ClusterError::Open(_))), "{refused:?}");
+    assert!(SchedulerOptions::default().listen.ip().is_loopback());
 }
