@@ -6,7 +6,7 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use asof_core::Stamp;
-use asof_formats::{Replaced, StoredVersion};
+use asof_formats::{Replaced, StoredFile, StoredVersion};
 
 use crate::catalogue::{Catalogue, HEAD};
 use crate::error::CatalogueError;
@@ -24,6 +24,9 @@ use crate::tables::{
 pub struct Changes {
     /// Recordings that are new or changed.
     pub indexed: Vec<IndexedRecording>,
+    /// The versions of these in the catalogue when they were found to be different. What has replaced them since is kept if it
+    /// is newer: this change is late.
+    pub seen: Vec<StoredFile>,
     /// Recordings that are gone, by their paths from the root.
     pub vanished: Vec<String>,
     /// Labels that users set or remove.
@@ -191,6 +194,8 @@ impl<'a> Draft<'a> {
         for indexed in &changes.indexed {
             incoming.insert(&indexed.row.recording, indexed);
         }
+        let seen: HashMap<&str, &StoredFile> =
+            (changes.seen.iter().map(|file| (file.path.as_str(), file))).collect();
         let vanished: HashSet<&str> = changes.vanished.iter().map(String::as_str).collect();
         let mut labels: HashMap<&str, Vec<&LabelChange>> = HashMap::new();
         for change in &changes.labels {
@@ -201,7 +206,7 @@ impl<'a> Draft<'a> {
             for found in part.iter() {
                 let name = found.recording.as_str();
                 if let Some((&name, indexed)) = incoming.get_key_value(name) {
-                    if is_newer(&indexed.row, found) {
+                    if replaces(&indexed.row, found, seen.get(name).copied()) {
                         parts.entry(number).or_default().replaced.insert(name);
                     } else {
                         incoming.remove(name);
@@ -421,13 +426,14 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Whether a row is newer than the known one. An older version never replaces a newer one: its indexer was late.
-fn is_newer(row: &RecordingRow, known: &Known) -> bool {
+/// Whether a row replaces the known one: a different file is different, whatever its time. Only if another indexer has
+/// written since `seen`, the newer version stays.
+fn replaces(row: &RecordingRow, known: &Known, seen: Option<&StoredFile>) -> bool {
     let is_same =
         row.size == known.size && row.e_tag == known.e_tag && row.modified == known.modified;
     if is_same {
         let has_vanished = known.is_vanished && row.vanished.is_none();
         return has_vanished || (row.indexed.is_some() && !known.is_indexed);
     }
-    row.modified >= known.modified
+    seen.is_some_and(|seen| known.is_version_of(seen)) || row.modified >= known.modified
 }

@@ -155,7 +155,11 @@ impl<'a> Indexer<'a> {
             };
             run.without_pattern = run.recordings - listing.files.iter().filter(fits).count() as u64;
         }
-        let (to_open, vanished) = self.difference(before.as_ref(), &listing.files)?;
+        let Difference {
+            to_open,
+            seen,
+            vanished,
+        } = self.difference(before.as_ref(), &listing.files)?;
         // Recordings in a folder that cannot be listed may still exist.
         let vanished = if listing.problems.is_empty() {
             vanished
@@ -178,7 +182,7 @@ impl<'a> Indexer<'a> {
             ..Changes::default()
         };
         self.catalogue.commit(&first, now)?;
-        self.open_all(&to_open, &patterns, now, &mut run, tell)?;
+        self.open_all((&to_open, &seen), &patterns, now, &mut run, tell)?;
         let mut head = self.catalogue.existing_head()?;
         if !to_open.is_empty() || run.vanished > 0 {
             head = self.catalogue.compact(now)?;
@@ -196,14 +200,17 @@ impl<'a> Indexer<'a> {
         known.filter_map(|pattern| pattern.parse().ok()).collect()
     }
 
-    /// The files that are new or changed, and the paths that are gone.
+    /// The files that are new or changed, the versions of those in the catalogue, and the paths that are gone.
     fn difference<'f>(
         &self,
         head: Option<&Head>,
         files: &'f [StoredFile],
-    ) -> Result<(Vec<&'f StoredFile>, Vec<String>), CatalogueError> {
+    ) -> Result<Difference<'f>, CatalogueError> {
         let Some(head) = head else {
-            return Ok((files.iter().collect(), Vec::new()));
+            return Ok(Difference {
+                to_open: files.iter().collect(),
+                ..Difference::default()
+            });
         };
         let parts = self.catalogue.known.of(&self.catalogue.store, head)?;
         let known = parts.iter().flat_map(|part| part.iter());
@@ -214,20 +221,28 @@ impl<'a> Indexer<'a> {
             let known = by_name.get(file.path.as_str());
             !known.is_some_and(|known| known.is_current(file))
         };
-        let to_open = files.iter().filter(is_new).collect();
+        let to_open: Vec<&StoredFile> = files.iter().filter(is_new).collect();
+        let seen = to_open.iter().filter_map(|file| {
+            let known = by_name.get(file.path.as_str())?;
+            Some((file.path.clone(), StoredFile::from(*known)))
+        });
         let there: HashSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
         let gone = by_name
             .values()
             .filter(|known| !known.is_vanished && !there.contains(known.recording.as_str()));
         let mut vanished: Vec<String> = gone.map(|known| known.recording.clone()).collect();
         vanished.sort_unstable();
-        Ok((to_open, vanished))
+        Ok(Difference {
+            seen: seen.collect(),
+            to_open,
+            vanished,
+        })
     }
 
     /// Opens recordings, several at once, and writes their rows.
     fn open_all(
         &self,
-        files: &[&StoredFile],
+        (files, seen): (&[&StoredFile], &HashMap<String, StoredFile>),
         patterns: &[KeyPattern],
         now: Stamp,
         run: &mut IndexRun,
@@ -254,13 +269,14 @@ impl<'a> Indexer<'a> {
                 });
             }
             drop(found);
-            self.write_down(coming, now, run, tell)
+            self.write_down(coming, seen, now, run, tell)
         })
     }
 
     fn write_down(
         &self,
         coming: mpsc::Receiver<IndexedRecording>,
+        seen: &HashMap<String, StoredFile>,
         now: Stamp,
         run: &mut IndexRun,
         tell: &dyn Fn(IndexEvent<'_>),
@@ -272,6 +288,9 @@ impl<'a> Indexer<'a> {
             count(&indexed, run, tell);
             rows += indexed.topics.len() + indexed.sections.len();
             bytes += indexed.summary.as_ref().map_or(0, SummaryRow::bytes);
+            waiting
+                .seen
+                .extend(seen.get(&indexed.row.recording).cloned());
             waiting.indexed.push(indexed);
             let is_much = waiting.indexed.len() >= PART_RECORDINGS
                 || rows >= PART_ROWS
@@ -297,6 +316,15 @@ impl<'a> Indexer<'a> {
         };
         self.options.at_once.unwrap_or(usual).max(1)
     }
+}
+
+/// What differs between a listing and a catalogue.
+#[derive(Debug, Default)]
+struct Difference<'f> {
+    to_open: Vec<&'f StoredFile>,
+    /// The versions that the catalogue has of those, by path.
+    seen: HashMap<String, StoredFile>,
+    vanished: Vec<String>,
 }
 
 fn count(indexed: &IndexedRecording, run: &mut IndexRun, tell: &dyn Fn(IndexEvent<'_>)) {

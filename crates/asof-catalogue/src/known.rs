@@ -31,8 +31,19 @@ impl Known {
         self.is_indexed && !self.is_vanished && self.is_version_of(file)
     }
 
-    fn is_version_of(&self, file: &StoredFile) -> bool {
+    pub fn is_version_of(&self, file: &StoredFile) -> bool {
         self.size == file.size && self.e_tag == file.e_tag && self.modified == file.modified
+    }
+}
+
+impl From<&Known> for StoredFile {
+    fn from(known: &Known) -> Self {
+        StoredFile {
+            path: known.recording.clone(),
+            size: known.size,
+            modified: known.modified,
+            e_tag: known.e_tag.clone(),
+        }
     }
 }
 

@@ -71,6 +71,23 @@ fn a_changed_recording_is_opened_again_and_keeps_its_labels() {
 }
 
 #[test]
+fn a_recording_that_is_replaced_by_an_older_file_is_opened_again() {
+    let fleet = Fleet::new();
+    fleet.record("a.mcap", 1, &["/tf"]);
+    fleet.record("b.mcap", 2, &["/tf"]);
+    fleet.index();
+    // As `mv`, `cp -p`, rsync and backups do.
+    fleet.record("a.mcap", 5, &["/odom", "/scan"]);
+    let old = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let file = fs::File::options().write(true).open(fleet.path("a.mcap"));
+    file.and_then(|file| file.set_modified(old))
+        .expect("it is older");
+    assert_eq!(fleet.index().opened, 1);
+    assert_eq!(fleet.rows()["a.mcap"].range.start, fleet::second(5));
+    assert_eq!(fleet.index().opened, 0, "it is known now");
+}
+
+#[test]
 fn what_is_gone_is_noted_and_comes_back_with_its_labels() {
     let fleet = Fleet::new();
     fleet.record("a.mcap", 1, &["/tf"]);
