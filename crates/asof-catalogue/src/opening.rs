@@ -179,14 +179,10 @@ impl CataloguedRecording {
         if let Some(known) = opened.upgrade() {
             return Ok(known);
         }
-        let told = |why: String| outdated(&self.place, &why);
-        let Opened { root, newest, .. } = &*self.shared;
-        match root.is_version(&self.file) {
-            Ok(true) => {}
-            Ok(false) => return Err(told("it has changed since it was indexed".to_owned())),
-            Err(error) => return Err(told(error.to_string())),
-        }
-        let recording = (self.shared.open(&self.file)).map_err(|error| told(error.to_string()))?;
+        self.verify()?;
+        let told = |error: SourceError| outdated(&self.place, &error.to_string());
+        let newest = &self.shared.newest;
+        let recording = self.shared.open(&self.file).map_err(told)?;
         let recording: Arc<dyn Recording> = Arc::from(recording);
         *opened = Arc::downgrade(&recording);
         let mut newest = newest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -271,6 +267,14 @@ impl Source for CataloguedRecording {
 }
 
 impl Recording for CataloguedRecording {
+    fn verify(&self) -> Result<(), SourceError> {
+        match self.shared.root.is_version(&self.file) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(outdated(&self.place, "it has changed since it was indexed")),
+            Err(error) => Err(outdated(&self.place, &error.to_string())),
+        }
+    }
+
     fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
         self.ask(|opened| opened.attachment(entry))
     }

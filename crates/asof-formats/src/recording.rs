@@ -17,6 +17,14 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 /// [`open`](crate::open) returns one, and all other crates use it through this trait. A running robot is one too:
 /// what only files have is empty by default.
 pub trait Recording: Source {
+    /// Whether it still is what its summary describes, where that is known from elsewhere.
+    ///
+    /// # Errors
+    /// When it has changed, or is gone.
+    fn verify(&self) -> Result<(), SourceError> {
+        Ok(())
+    }
+
     /// The contents of an attachment that the summary lists.
     ///
     /// # Errors
@@ -151,6 +159,10 @@ pub enum HiddenRecord {
 }
 
 impl<R: Recording + ?Sized> Recording for Arc<R> {
+    fn verify(&self) -> Result<(), SourceError> {
+        (**self).verify()
+    }
+
     fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
         (**self).attachment(entry)
     }

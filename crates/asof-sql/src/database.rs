@@ -90,6 +90,10 @@ pub(crate) struct Shared {
     pub lags: Lags,
     /// The first of those for each topic.
     first_undecoded: Mutex<BTreeMap<String, Undecoded>>,
+    /// The recordings that queries have read, by index.
+    used: Mutex<BTreeSet<usize>>,
+    /// Recordings that could not be read, by index, and why.
+    left_out: Mutex<BTreeMap<usize, String>>,
     /// Whether other processes read the recordings.
     #[cfg(feature = "distributed")]
     pub is_distributed: bool,
@@ -115,6 +119,8 @@ impl Shared {
             ends: Ends::default(),
             lags: Lags::default(),
             first_undecoded: Mutex::default(),
+            used: Mutex::default(),
+            left_out: Mutex::default(),
             #[cfg(feature = "distributed")]
             is_distributed: false,
         }
@@ -147,6 +153,23 @@ impl Shared {
             && let Some((log_time, reason)) = first()
         {
             known.insert(topic.to_owned(), Undecoded { log_time, reason });
+        }
+    }
+
+    /// Whether a recording can be read; notes that a query uses it, or why it is left out.
+    pub fn uses(&self, recording: usize) -> bool {
+        let verified = self.recordings[recording].recording.verify();
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.insert(recording);
+        let left_out = self.left_out.lock();
+        let mut left_out = left_out.unwrap_or_else(PoisonError::into_inner);
+        left_out.remove(&recording);
+        match verified {
+            Ok(()) => true,
+            Err(error) => {
+                left_out.insert(recording, error.to_string());
+                false
+            }
         }
     }
 
@@ -537,6 +560,23 @@ impl Database {
         #[cfg(feature = "distributed")]
         let count = count + (self.cluster.as_ref()).map_or(0, |cluster| cluster.stats().undecoded);
         (count, self.shared.undecoded_topics())
+    }
+
+    /// The names of the recordings that queries have read so far.
+    pub fn recordings_used(&self) -> BTreeSet<&str> {
+        let used = (self.shared.used.lock()).unwrap_or_else(PoisonError::into_inner);
+        let name = |place: &usize| self.shared.recordings[*place].name.as_str();
+        used.iter().map(name).collect()
+    }
+
+    /// The recordings that the last queries over them have left out, because they are not what their catalogue describes, and why.
+    pub fn left_out(&self) -> BTreeMap<String, String> {
+        let left_out = (self.shared.left_out.lock()).unwrap_or_else(PoisonError::into_inner);
+        let name = |place: &usize| self.shared.recordings[*place].name.clone();
+        left_out
+            .iter()
+            .map(|(place, why)| (name(place), why.clone()))
+            .collect()
     }
 
     async fn register(&mut self) -> Result<(), DataFusionError> {

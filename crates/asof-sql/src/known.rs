@@ -38,7 +38,10 @@ impl TableFunctionImpl for At {
         let at = time_of(at, &self.0)?;
         let (mut names, mut topics, mut types, mut data) = (vec![], vec![], vec![], vec![]);
         let (mut logged, mut published, mut ages) = (vec![], vec![], vec![]);
-        for opened in &self.0.recordings {
+        for (place, opened) in self.0.recordings.iter().enumerate() {
+            if !self.0.uses(place) {
+                continue;
+            }
             let known = opened
                 .recording
                 .latest_at(&Topics::All, at)
@@ -97,6 +100,9 @@ impl TableFunctionImpl for AsOf {
         let topic = TopicTable::new(&self.0, &name, &mut |_| {});
         let mut newest: Option<(Stamp, RecordBatch)> = None;
         for &place in &topic.recordings {
+            if !self.0.uses(place) {
+                continue;
+            }
             let opened = &self.0.recordings[place];
             let topics = Topics::named([&name]);
             let known = opened.recording.latest_at(&topics, at).map_err(external)?;

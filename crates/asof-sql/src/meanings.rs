@@ -176,7 +176,7 @@ impl View for MeaningTable {
         for (&recording, topics) in &self.topics {
             let topics: Vec<String> = topics.iter().filter(is_chosen).cloned().collect();
             let name = &self.shared.recordings[recording].name;
-            if topics.is_empty() || !wanted.has_recording(name) {
+            if topics.is_empty() || !wanted.has_recording(name) || !self.shared.uses(recording) {
                 continue;
             }
             parts.push(MeaningPart {

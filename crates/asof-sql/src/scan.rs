@@ -79,7 +79,7 @@ impl TopicScan {
         let watch = || Arc::new(LagWatch::new(&table.shared, &table.topic, &slices));
         let is_wanted = |place: &usize| {
             let opened = &table.shared.recordings[*place];
-            wanted.has_recording(&opened.name)
+            wanted.has_recording(&opened.name) && table.shared.uses(*place)
         };
         let counted = table.recordings.iter().zip(&table.messages);
         let counted = counted.filter(|(place, _)| is_wanted(place));

@@ -270,7 +270,7 @@ impl TopicTable {
         let each = threads.div_ceil(self.recordings.len().max(1)).max(1);
         for &place in &self.recordings {
             let opened = &self.shared.recordings[place];
-            if !wanted.has_recording(&opened.name) {
+            if !wanted.has_recording(&opened.name) || !self.shared.uses(place) {
                 continue;
             }
             let summary = opened.recording.summary();

@@ -7,7 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use asof_core::{Channel, Message, Stamp};
+use asof_core::{
+    Batch, Batches, Channel, Message, Query, Source, SourceError, Stamp, Summary, Topics,
+};
 use asof_formats::{McapWriter, McapWriterOptions, Recording};
 use asof_sql::arrow::array::{ArrayRef, AsArray, RecordBatch};
 use asof_sql::arrow::compute::concat_batches;
@@ -323,4 +325,69 @@ fn what_people_write_first_works() {
         .map(|field| field.name().clone())
         .collect();
     assert_eq!(names, ["header.frame_id", "n"]);
+}
+
+/// A recording that is another one than its catalogue describes.
+struct Changed(Arc<dyn Recording>);
+
+impl Source for Changed {
+    fn summary(&self) -> Arc<Summary> {
+        self.0.summary()
+    }
+
+    fn read(&self, _: &Query) -> Result<Batches, SourceError> {
+        Err(self.verify().expect_err("it has changed"))
+    }
+
+    fn latest_at(&self, _: &Topics, _: Stamp) -> Result<Batch, SourceError> {
+        Err(self.verify().expect_err("it has changed"))
+    }
+}
+
+impl Recording for Changed {
+    fn verify(&self) -> Result<(), SourceError> {
+        Err(SourceError::Unreadable {
+            place: "b.mcap".to_owned(),
+            reason: "it has changed".to_owned(),
+        })
+    }
+}
+
+#[test]
+fn a_recording_that_has_changed_is_left_out_and_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut named = Vec::new();
+    for name in ["a.mcap", "b.mcap", "c.mcap"] {
+        let path = folder.path().join(name);
+        let (one, three): (&[common::Row], &[common::Row]) =
+            (&[(0, 0, 0)], &[(0, 0, 0), (1, 1, 1), (2, 2, 2)]);
+        let topic = if name == "c.mcap" { "/other" } else { "/n" };
+        common::write(
+            &path,
+            &[(topic, if name == "a.mcap" { one } else { three })],
+            4,
+        );
+        named.push((name.to_owned(), opened(&path)));
+    }
+    named[1].1 = Arc::new(Changed(Arc::clone(&named[1].1)));
+    let database = Database::new(named, SqlOptions::default()).expect("a database");
+    rows(&database, "SELECT count(*) FROM other");
+    assert!(database.left_out().is_empty(), "it has no such topic");
+    assert_eq!(
+        database.recordings_used().into_iter().collect::<Vec<_>>(),
+        ["c.mcap"]
+    );
+    for sql in [
+        r#"SELECT count(*) FROM "/n""#,
+        r#"SELECT count(n) FROM "/n""#,
+        r#"SELECT count(*) FROM "/n" WHERE n >= 0"#,
+        r#"SELECT count(*) FROM at('+1s') WHERE topic = '/n'"#,
+        r#"SELECT count(*) FROM "/n" a ASOF JOIN "/n" b MATCH_CONDITION (a.stamp >= b.stamp)"#,
+    ] {
+        assert_eq!(ints(rows(&database, sql).column(0)), [Some(1)], "{sql}");
+        assert!(
+            database.left_out()["b.mcap"].contains("it has changed"),
+            "{sql}"
+        );
+    }
 }

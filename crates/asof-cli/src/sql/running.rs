@@ -320,12 +320,29 @@ impl Session<'_> {
     /// Reports the problems of the recordings found so far.
     fn outcome(&self, recordings: &[Placed]) -> Outcome {
         let mut outcome = Outcome::Done;
-        for Placed { recording, .. } in recordings {
+        let used = self.database.recordings_used();
+        for Placed {
+            name, recording, ..
+        } in recordings
+        {
             let problems = &recording.summary().problems;
-            tell_problems(problems, self.screen);
-            if !problems.is_empty() {
-                outcome = Outcome::Damaged;
+            let is_only = recordings.len() == 1;
+            if problems.is_empty() || !is_only && !used.contains(name.as_str()) {
+                continue;
             }
+            outcome = Outcome::Damaged;
+            if is_only {
+                tell_problems(problems, self.screen);
+            } else {
+                let more = counted(problems.len() as u64, "problem");
+                self.screen
+                    .warning(format_args!("{name} is damaged ({more}): {}", problems[0]));
+            }
+        }
+        for (name, why) in self.database.left_out() {
+            outcome = Outcome::Damaged;
+            self.screen
+                .warning(format_args!("{name} was left out: {why}"));
         }
         let (count, topics) = self.database.undecoded();
         for (topic, first) in &topics {
