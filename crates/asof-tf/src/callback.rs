@@ -31,7 +31,7 @@ impl TransformBuffer {
     ///
     /// The callback runs on the thread of the writer that added the last missing transform, or on a timer
     /// thread, with no lock held: it may use the buffer freely. It should be quick, since that writer waits for
-    /// it.
+    /// it. A panic in it is reported and ends there.
     ///
     /// ```
     /// # use asof_core::Stamp;

@@ -122,3 +122,10 @@ mod tests {
         assert!(latch.try_hold().is_some(), "the last try kept it");
     }
 }
+
+/// Calls a waker, which may run a user's code. Its panic is reported by the panic hook and goes no further: other wakers
+/// wait behind it, and the thread is that of a writer or the timer of the process.
+#[cfg(not(loom))]
+pub(crate) fn wake(waker: std::task::Waker) {
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waker.wake()));
+}

@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Instant;
 
-use crate::sync::locked;
+use crate::sync::{locked, wake};
 
 /// A waker to be called at a time; cancelled when dropped.
 pub(crate) struct Alarm(Key);
@@ -67,7 +67,7 @@ impl Timer {
             if at <= now {
                 let waker = first.remove();
                 drop(alarms);
-                waker.wake();
+                wake(waker);
                 alarms = locked(&self.alarms);
             } else {
                 alarms = self

@@ -20,7 +20,7 @@ use crate::error::LookupError;
 use crate::graph::{Edge, Extrapolation, Graph, Stop};
 use crate::name::FrameName;
 use crate::shelf::Spot;
-use crate::sync::locked;
+use crate::sync::{locked, wake};
 use crate::timer;
 
 /// Why a wait ended without a transform.
@@ -113,7 +113,7 @@ impl Waiters {
         });
         self.note(&waiting);
         drop(waiting);
-        due.into_iter().for_each(Waker::wake);
+        due.into_iter().for_each(wake);
     }
 
     fn add(&self, id: u64, needed: i64, waker: Waker) {
@@ -209,7 +209,8 @@ impl Wait {
             let bounds = edge.bounds();
             let is_full = edge.history.len() >= bounds.count;
             edge.range(&graph.pool).is_some_and(|(oldest, newest)| {
-                t < oldest && (t < newest.saturating_sub(bounds.window) || is_full)
+                let horizon = newest.saturating_sub(bounds.window);
+                t < oldest && (t < horizon || is_full || t <= edge.history.floor())
             })
         };
         let frames = (graph.find(&self.target), graph.find(&self.source));

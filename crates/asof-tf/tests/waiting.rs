@@ -352,3 +352,31 @@ fn a_dropped_observer_costs_nothing_more() {
     buffer.update("a", "b", at(0), shift(0.0)).expect("good");
     assert!(buffer.lookup("a", "b", at(0)).is_ok());
 }
+
+#[test]
+fn a_callback_that_panics_stops_neither_the_timer_nor_a_writer() {
+    let buffer = TransformBuffer::new();
+    buffer
+        .update("a", "b", 0.into(), Isometry3::identity())
+        .expect("good");
+    let (send, receive) = std::sync::mpsc::channel();
+    let moment = Some(Duration::from_millis(1));
+    let failing = buffer.on_transform("a", "b", 5.into(), moment, |_| panic!("on the timer"));
+    while failing.is_pending() {
+        std::thread::yield_now();
+    }
+    let sender = send.clone();
+    let timed = buffer.on_transform("a", "b", 5.into(), moment, move |found| {
+        let _ = sender.send(found.is_err());
+    });
+    assert_eq!(receive.recv_timeout(Duration::from_secs(60)), Ok(true));
+    let first = buffer.on_transform("a", "b", 5.into(), None, |_| panic!("on a writer"));
+    let second = buffer.on_transform("a", "b", 5.into(), None, move |found| {
+        let _ = send.send(found.is_ok());
+    });
+    buffer
+        .update("a", "b", 9.into(), Isometry3::identity())
+        .expect("the writer goes on");
+    assert_eq!(receive.recv_timeout(Duration::from_secs(60)), Ok(true));
+    drop((failing, timed, first, second));
+}

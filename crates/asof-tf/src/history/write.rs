@@ -592,7 +592,7 @@ impl<B, W> History<B, W> {
         }
     }
 
-    fn floor(&self) -> i64 {
+    pub(crate) fn floor(&self) -> i64 {
         self.writer.floor.load(Ordering::Relaxed) as i64
     }
 
