@@ -113,6 +113,13 @@ impl Patterns {
 }
 
 impl TopicChoice {
+    /// These topics, where no others were given.
+    pub fn or(&self, topics: Option<&Patterns>) -> TopicChoice {
+        TopicChoice {
+            topics: self.topics.as_ref().or(topics).cloned(),
+        }
+    }
+
     /// The topics as given.
     pub fn patterns(&self) -> Option<Patterns> {
         self.topics.clone()

@@ -3,9 +3,10 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use asof_core::{Problem, Source, Stamp, TimeRange, When};
+use asof_core::{Problem, Source, Stamp, TimeRange, Topics, When};
 use asof_tf::{
-    EdgeFacts, LatestTransform, LookupError, TrajectoryFormat, TransformBuffer, TreeFormat, every,
+    EdgeFacts, LatestTransform, Loaded, LookupError, TrajectoryFormat, TransformBuffer, TreeFormat,
+    every,
 };
 use clap::Args;
 use serde::Serialize;
@@ -17,7 +18,7 @@ use super::names::hint;
 use super::place::{Opening, Wanted, quoted};
 use super::poses;
 use super::screen::{Screen, output};
-use super::select::{Patterns, TopicChoice};
+use super::select::{Patterns, TopicChoice, parse_patterns};
 use super::tf_follow;
 
 /// The time between two answers of --follow, in nanoseconds.
@@ -30,7 +31,8 @@ const FRAMES_NAMED: usize = 10;
 /// Transforms are found by their type, tf2_msgs/TFMessage and Foxglove's FrameTransform and FrameTransforms;
 /// those on a topic that ends in tf_static are valid at all times. Frames without a transform come from the
 /// robot's URDF (std_msgs/String on robot_description) and its sensor_msgs/JointState, where they were recorded.
-/// When a frame changes its parent, each parent is valid for its times, as in tf2. Without --from and --to, the tree
+/// When a frame changes its parent, each parent is valid for its times, as in tf2. Robots in namespaces of their own
+/// (/robot1/tf and /robot2/tf) have a tree each, which --tf-topics chooses or --tf-prefix joins. Without --from and --to, the tree
 /// is shown; frames deeper than 100 and children beyond the first 1,000 of a frame are only counted.
 ///
 /// The transform takes a point given in --to into --from: tf2's lookupTransform(target=from, source=to).
@@ -58,6 +60,15 @@ pub struct Tf {
 
     #[command(flatten)]
     choice: TopicChoice,
+
+    /// Only transforms of these topics, names or globs: of several robots, those of one ('/robot1/*')
+    #[arg(long, value_name = "A,B", value_parser = parse_patterns, conflicts_with = "topics")]
+    tf_topics: Option<Patterns>,
+
+    /// Name the frames of several robots apart in one tree, by their namespaces: robot1/base_link. Otherwise each
+    /// robot has a tree of its own
+    #[arg(long)]
+    tf_prefix: bool,
 
     /// The target frame, in which the answer is given
     #[arg(long, value_name = "FRAME", requires = "to")]
@@ -199,14 +210,15 @@ impl Tf {
         if let Some(topic) = &self.pose_topic {
             return self.poses(topic, screen);
         }
-        let patterns = self.choice.patterns();
+        let choice = self.choice.or(self.tf_topics.as_ref());
+        let patterns = choice.patterns();
         let wanted = Wanted::those(move |channel| {
             let is_chosen = |patterns: &Patterns| patterns.is_match(&channel.topic);
             asof_tf::feeds_transforms(channel) && patterns.as_ref().is_none_or(is_chosen)
         });
         if self.follow || self.monitor {
             let file = self.opening.open_wanted(&self.places, &wanted, screen)?;
-            return self.go_on(&*file, screen);
+            return self.go_on(&choice, &*file, screen);
         }
         let file = match self.at {
             // For a time before now, listen long enough for it to be known.
@@ -218,12 +230,15 @@ impl Tf {
             None => self.opening.look_at(&self.places, &wanted, screen)?,
         };
         let summary = file.summary();
-        let topics = self.choice.topics(&self.places[0], &*file, screen);
-        let loaded = TransformBuffer::from_topics(file.as_ref(), &topics)?;
+        let topics = choice.topics(&self.places[0], &*file, screen);
+        let loaded = self.load(file.as_ref(), &topics, screen)?;
         let mut problems: Vec<Problem> = summary.problems.clone();
         problems.extend(loaded.problems);
         for problem in &problems {
             screen.note(format_args!("{}", problem.message));
+        }
+        for moved in &loaded.moved {
+            screen.note(moved);
         }
         let buffer = loaded.buffer;
         let is_empty = loaded.transforms == 0 && buffer.edges().is_empty();
@@ -287,6 +302,47 @@ impl Tf {
         Ok(outcome)
     }
 
+    /// The transforms of the robot that has the frames; all of them, with prefixes, where no frames are given.
+    fn load(
+        &self,
+        source: &dyn Source,
+        topics: &Topics,
+        screen: &Screen,
+    ) -> anyhow::Result<Loaded> {
+        let (Some(from), Some(to), false) = (&self.from, &self.to, self.tf_prefix) else {
+            let loaded = TransformBuffer::from_topics(source, topics)?;
+            return Ok(loaded);
+        };
+        let mut all = TransformBuffer::by_namespace(source, topics)?;
+        let has_both = |one: &Loaded| {
+            let frames = [from, to];
+            frames.iter().all(|frame| one.buffer.find(frame).is_some())
+        };
+        if all.len() == 1 {
+            return Ok(all.swap_remove(0));
+        }
+        let names: Vec<String> = all.iter().map(|one| one.namespace.clone()).collect();
+        all.retain(has_both);
+        match all.len() {
+            1 => {
+                let found = all.swap_remove(0);
+                screen.note(format_args!("the answer is from {}/tf", found.namespace));
+                Ok(found)
+            }
+            0 => {
+                screen.note(format_args!(
+                    "no robot has both frames; the namespaces are: {}",
+                    names.join(", ")
+                ));
+                Ok(TransformBuffer::from_topics(source, topics)?)
+            }
+            _ => {
+                let names: Vec<&str> = all.iter().map(|one| one.namespace.as_str()).collect();
+                Err(tf_follow::ambiguous((from, to), &names))
+            }
+        }
+    }
+
     /// Writes the poses of a topic.
     fn poses(&self, topic: &str, screen: &Screen) -> anyhow::Result<Outcome> {
         let wanted = Wanted::named([&topic.to_owned()]);
@@ -309,11 +365,17 @@ impl Tf {
     }
 
     /// Follows the source; a robot until it is time to stop.
-    fn go_on(&self, source: &dyn Source, screen: &Screen) -> anyhow::Result<Outcome> {
-        let topics = self.choice.topics(&self.places[0], source, screen);
+    fn go_on(
+        &self,
+        choice: &TopicChoice,
+        source: &dyn Source,
+        screen: &Screen,
+    ) -> anyhow::Result<Outcome> {
+        let topics = choice.topics(&self.places[0], source, screen);
         let coming = tf_follow::Coming {
             source,
             topics: &topics,
+            is_joined: self.tf_prefix,
         };
         if self.monitor {
             tf_follow::monitor(coming, self.json, screen)?;

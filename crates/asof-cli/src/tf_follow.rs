@@ -6,16 +6,20 @@ use std::time::{Duration, Instant};
 
 use asof_core::{Batch, Follow, Followed, MessageRef, Query, Source, Stamp, Topics};
 use asof_tf::{
-    EdgeStats, LatestTransform, LoaderOptions, LookupError, TransformBuffer, TransformLoader,
-    TransformMonitor, transform_topics,
+    BufferOptions, Conflicts, EdgeStats, LatestTransform, LoaderOptions, LookupError,
+    TransformBuffer, TransformLoader, TransformLoaders, TransformMonitor, transform_topics,
 };
 use serde_json::json;
+
+use super::failure::Usage;
 
 use super::numbers::{hertz, shown};
 use super::screen::{Screen, output};
 
 /// How long to wait for messages at a time.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Frames without a transform for this long make room for others, when there are very many.
+const FORGET_AFTER: Duration = Duration::from_secs(60);
 /// Stamps that go back by more than this mean that the clock was set back.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 
@@ -35,7 +39,7 @@ pub fn follow(
         if came.has_restarted {
             last = None;
         }
-        match came.loader.buffer().lookup_latest(from, to) {
+        match came.buffer((from, to))?.lookup_latest(from, to) {
             Ok(found) => {
                 let is_due = match (found.stamp, last) {
                     (Some(at), Some(last)) => at.since(last) >= step,
@@ -70,18 +74,18 @@ pub fn follow(
 pub fn monitor(coming: Coming<'_>, json: bool, screen: &Screen) -> anyhow::Result<()> {
     let mut due = Instant::now() + Duration::from_secs(1);
     let is_growing = coming.source.growth().is_growing();
-    let loader = coming.each(true, screen, |came| {
+    let loaders = coming.each(true, screen, |came| {
         if is_growing && Instant::now() >= due {
             due += Duration::from_secs(1);
-            tell(came.loader.monitor(), json)?;
+            tell(came.loaders, json)?;
         }
         Ok(())
     })?;
-    let ignored = loader.monitor().map_or(0, TransformMonitor::ignored);
+    let ignored: u64 = monitors(&loaders).map(TransformMonitor::ignored).sum();
     if ignored > 0 {
         screen.warning(format_args!("{ignored} transforms were not counted"));
     }
-    Ok(tell(loader.monitor(), json)?)
+    Ok(tell(&loaders, json)?)
 }
 
 /// The origin of transforms: a source, and its selected topics.
@@ -89,13 +93,53 @@ pub fn monitor(coming: Coming<'_>, json: bool, screen: &Screen) -> anyhow::Resul
 pub struct Coming<'a> {
     pub source: &'a dyn Source,
     pub topics: &'a Topics,
+    /// Whether several robots share a buffer, in which frames have their namespace before their names.
+    pub is_joined: bool,
 }
 
 /// What has arrived.
 struct Came<'a> {
-    loader: &'a TransformLoader,
+    loaders: &'a TransformLoaders,
     /// Whether the clock was set back, and the buffer was restarted.
     has_restarted: bool,
+}
+
+impl Came<'_> {
+    /// The buffer with both frames; an empty one if there is none yet.
+    fn buffer(&self, (from, to): (&str, &str)) -> anyhow::Result<TransformBuffer> {
+        let buffers = || {
+            let all = self.loaders.iter();
+            all.map(|(name, loader)| (name, loader.buffer()))
+        };
+        let has_both = |(_, one): &(&str, &TransformBuffer)| {
+            one.find(from).is_some() && one.find(to).is_some()
+        };
+        let with_both: Vec<_> = buffers().filter(has_both).collect();
+        match &*with_both {
+            [] => Ok(buffers()
+                .next()
+                .map_or_else(TransformBuffer::new, |(_, one)| one.clone())),
+            [(_, one)] => Ok((*one).clone()),
+            several => {
+                let names: Vec<&str> = several.iter().map(|(name, _)| *name).collect();
+                Err(ambiguous((from, to), &names))
+            }
+        }
+    }
+}
+
+/// The error for frames that several robots have.
+pub fn ambiguous((from, to): (&str, &str), namespaces: &[&str]) -> anyhow::Error {
+    let shown: Vec<String> = namespaces.iter().map(|name| format!("{name}/tf")).collect();
+    let last = namespaces.last().copied().unwrap_or_default();
+    Usage::error(format!(
+        "'{from}' and '{to}' are frames of {}: choose one with --tf-topics '{last}/*', or name both robots' frames apart with --tf-prefix",
+        shown.join(" and of ")
+    ))
+}
+
+fn monitors(loaders: &TransformLoaders) -> impl Iterator<Item = &TransformMonitor> {
+    loaders.iter().filter_map(|(_, loader)| loader.monitor())
 }
 
 impl Coming<'_> {
@@ -106,36 +150,54 @@ impl Coming<'_> {
         is_monitored: bool,
         screen: &Screen,
         mut look: impl FnMut(Came<'_>) -> anyhow::Result<()>,
-    ) -> anyhow::Result<TransformLoader> {
+    ) -> anyhow::Result<TransformLoaders> {
         let is_growing = self.source.growth().is_growing();
         let options = LoaderOptions {
             // In a recording, times that go back are in its order.
             jump_back: is_growing.then_some(RESTART_AFTER),
             monitor: is_monitored,
+            forget_after: Some(FORGET_AFTER),
         };
-        let mut loader = TransformLoader::with_options(TransformBuffer::new(), options);
+        let of_tf2 = BufferOptions::default().conflicts(Conflicts::LastWins);
+        let shared = self
+            .is_joined
+            .then(|| TransformBuffer::with_options(of_tf2));
+        let mut loaders = TransformLoaders::new(move |namespace| match &shared {
+            Some(shared) => {
+                TransformLoader::with_options(shared.clone(), options).with_prefix(namespace)
+            }
+            None => TransformLoader::with_options(TransformBuffer::with_options(of_tf2), options),
+        });
+        for entry in &self.source.summary().channels {
+            if self.topics.contains(&entry.channel.topic) {
+                loaders.learn(&entry.channel);
+            }
+        }
         let mut follow: Box<dyn Follow> = self.source.follow(&self.query(is_growing))?;
         loop {
             match follow.next(Instant::now() + POLL_INTERVAL)? {
                 Followed::Batch(batch) => {
                     for message in batch.iter() {
-                        let absorbed = loader.absorb(&alone(message));
+                        let absorbed = loaders.absorb(&alone(message));
+                        for moved in &absorbed.moved {
+                            screen.note(moved);
+                        }
                         if let Some(jump) = &absorbed.jump {
                             screen.note(jump);
                         }
                         let came = Came {
-                            loader: &loader,
+                            loaders: &loaders,
                             has_restarted: absorbed.jump.is_some(),
                         };
                         look(came)?;
                     }
                 }
                 Followed::CaughtUp => look(Came {
-                    loader: &loader,
+                    loaders: &loaders,
                     has_restarted: false,
                 })?,
                 Followed::Restarted => screen.note("the clock was set back"),
-                Followed::End(_) => return Ok(loader),
+                Followed::End(_) => return Ok(loaders),
             }
         }
     }
@@ -154,10 +216,9 @@ impl Coming<'_> {
     }
 }
 
-fn tell(monitor: Option<&TransformMonitor>, json: bool) -> io::Result<()> {
+fn tell(loaders: &TransformLoaders, json: bool) -> io::Result<()> {
     let mut out = output();
-    let edges: Vec<EdgeStats> = monitor
-        .into_iter()
+    let edges: Vec<EdgeStats> = monitors(loaders)
         .flat_map(TransformMonitor::edges)
         .collect();
     if json {

@@ -53,7 +53,10 @@ pub use robot::{Robot, RobotInfo, Topic};
 pub use sample::{Sample, SamplePayload};
 pub use source::{LiveSource, RecentOptions};
 pub use subscribe::Subscription;
-pub use transforms::{Broadcaster, FilterStats, LiveTransforms, TransformFilter, TransformStats};
+pub use transforms::{
+    Broadcaster, FilterFailure, FilterOptions, FilterStats, LiveTransforms, TransformFilter,
+    TransformStats,
+};
 pub use watch::{SequenceGaps, TopicRate, Watch};
 pub use window::{FromSample, LiveWindow, SampleError, WindowBuilder};
 

@@ -8,7 +8,10 @@ use std::time::Duration;
 use asof_core::{Batch, Message, Stamp};
 use asof_ros::{CdrWriter, Definitions};
 use asof_tf::ros::StampedTransform;
-use asof_tf::{LoaderOptions, TransformBuffer, TransformLoader, feeds_transforms};
+use asof_tf::{
+    BufferOptions, Conflicts, LoaderOptions, TransformBuffer, TransformLoader, TransformLoaders,
+    TransformWaitError, feeds_transforms,
+};
 use parking_lot::Mutex;
 
 use crate::robot::now;
@@ -17,11 +20,16 @@ use crate::{LiveError, PublisherOptions, Robot, Subscription, TopicPublisher};
 
 /// Stamps of a frame that go back by more than this, several times in a row, mean that the robot's clock was set back.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
+/// Frames without a transform for this long make room for others, when there are very many.
+const FORGET_AFTER: Duration = Duration::from_secs(60);
 
 impl Robot {
     /// Listens to the robot's transforms: `/tf`, `/tf_static`, and every other topic of their type. Frames that no
     /// transform places come from the robot's description (`/robot_description`) and joint states. Keeps ten seconds
-    /// of each edge.
+    /// of each edge. A frame that changes its parent has each parent for the times of its samples, as in tf2.
+    ///
+    /// Robots in namespaces of their own, on `/robot1/tf` and `/robot2/tf`, have a buffer each: see
+    /// [`LiveTransforms::namespaces`].
     ///
     /// ```no_run
     /// use std::time::Duration;
@@ -34,15 +42,31 @@ impl Robot {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn transforms(&self) -> LiveTransforms {
-        self.transforms_with(asof_tf::BufferOptions::default())
+        self.transforms_with(BufferOptions::default().conflicts(Conflicts::LastWins))
     }
 
     /// The same, with other options.
-    pub fn transforms_with(&self, options: asof_tf::BufferOptions) -> LiveTransforms {
-        let listener = Arc::new(Listener::new(TransformBuffer::with_options(options)));
-        let filled = Arc::clone(&listener);
+    pub fn transforms_with(&self, options: BufferOptions) -> LiveTransforms {
+        self.transforms_of(options, |_| true)
+    }
+
+    /// The same, of the topics for which `is_wanted` holds: `|topic| topic.starts_with("/robot1/")`.
+    pub fn transforms_of(
+        &self,
+        options: BufferOptions,
+        is_wanted: impl Fn(&str) -> bool + Send + Sync + 'static,
+    ) -> LiveTransforms {
+        let listener = Arc::new(Listener::new(options));
+        let (filled, met) = (Arc::clone(&listener), Arc::clone(&listener));
         let subscription = self.subscribe(
-            |publisher| feeds_transforms(&publisher.channel),
+            move |publisher| {
+                let channel = &publisher.channel;
+                let is_one = feeds_transforms(channel) && is_wanted(&channel.topic);
+                if is_one {
+                    met.loaders.lock().learn(channel);
+                }
+                is_one
+            },
             move |sample| filled.fill(sample.to_message()),
         );
         LiveTransforms {
@@ -66,7 +90,8 @@ impl Robot {
 }
 
 /// A transform buffer that is filled by a robot. It dereferences to a [`TransformBuffer`]; dropping it ends the
-/// subscriptions.
+/// subscriptions. Of several robots it is that of the first namespace, in the order of their names, that was known when the
+/// first transform came.
 ///
 /// When the robot's clock is set back (a simulation that restarts, a recording that loops), the buffer starts over:
 /// static transforms stay, all others are discarded, and messages that wait in filters are dropped. This is logged and
@@ -99,6 +124,19 @@ impl LiveTransforms {
         }
     }
 
+    /// The namespaces of the robots that were heard, as `/robot1`; empty for that of `/tf`.
+    pub fn namespaces(&self) -> Vec<String> {
+        let loaders = self.listener.loaders.lock();
+        loaders.iter().map(|(name, _)| name.to_owned()).collect()
+    }
+
+    /// The buffer of a namespace, if it was heard.
+    pub fn namespace(&self, namespace: &str) -> Option<TransformBuffer> {
+        let loaders = self.listener.loaders.lock();
+        let found = loaders.iter().find(|(name, _)| *name == namespace);
+        found.map(|(_, loader)| loader.buffer().clone())
+    }
+
     /// The exact keys that are subscribed now.
     pub fn keys(&self) -> Vec<String> {
         self.subscription.keys()
@@ -113,19 +151,22 @@ impl LiveTransforms {
         capacity: usize,
         callback: impl Fn(T) + Send + Sync + 'static,
     ) -> TransformFilter<T> {
-        let filter = Arc::new(Filter {
-            buffer: self.listener.buffer.clone(),
-            target: target.to_owned(),
-            capacity: capacity.max(1),
-            state: Mutex::new(FilterState {
-                waiting: Vec::new(),
-                stats: FilterStats::default(),
-            }),
-            callback: Box::new(callback),
-        });
-        let listed: Arc<dyn Poked> = Arc::<Filter<T>>::clone(&filter);
-        self.listener.filters.lock().push(Arc::downgrade(&listed));
-        TransformFilter(filter)
+        let options = FilterOptions {
+            targets: vec![target.to_owned()],
+            tolerance: Duration::ZERO,
+            capacity,
+        };
+        self.filter_with(options, callback, |_, _| {})
+    }
+
+    /// The same for several targets, and with a callback for what is dropped.
+    pub fn filter_with<T: Send + 'static>(
+        &self,
+        options: FilterOptions,
+        callback: impl Fn(T) + Send + Sync + 'static,
+        failed: impl Fn(T, FilterFailure) + Send + Sync + 'static,
+    ) -> TransformFilter<T> {
+        self.listener.filter(options, callback, failed)
     }
 }
 
@@ -138,9 +179,10 @@ impl Deref for LiveTransforms {
 }
 
 struct Listener {
+    /// That of the first namespace.
     buffer: TransformBuffer,
-    /// Extracts transforms from messages; one message at a time.
-    loader: Mutex<TransformLoader>,
+    /// Extract transforms from messages; one message at a time.
+    loaders: Mutex<TransformLoaders>,
     filters: Mutex<Vec<Weak<dyn Poked>>>,
     stats: ListenerStats,
 }
@@ -153,13 +195,23 @@ struct ListenerStats {
 }
 
 impl Listener {
-    fn new(buffer: TransformBuffer) -> Self {
-        let options = LoaderOptions {
+    fn new(options: BufferOptions) -> Self {
+        let loading = LoaderOptions {
             jump_back: Some(RESTART_AFTER),
+            forget_after: Some(FORGET_AFTER),
             ..LoaderOptions::default()
         };
+        let buffer = TransformBuffer::with_options(options);
+        let mut first = Some(buffer.clone());
+        let loaders = TransformLoaders::new(move |namespace| {
+            let buffer = first.take().unwrap_or_else(|| {
+                tracing::warn!("the transforms of '{namespace}' have a buffer of their own");
+                TransformBuffer::with_options(options)
+            });
+            TransformLoader::with_options(buffer, loading)
+        });
         Listener {
-            loader: Mutex::new(TransformLoader::with_options(buffer.clone(), options)),
+            loaders: Mutex::new(loaders),
             buffer,
             filters: Mutex::default(),
             stats: ListenerStats::default(),
@@ -168,17 +220,41 @@ impl Listener {
 
     fn fill(&self, message: Message) {
         let batch: Batch = std::iter::once(message).collect();
-        let absorbed = self.loader.lock().absorb(&batch);
+        let absorbed = self.loaders.lock().absorb(&batch);
         let received = absorbed.transforms + absorbed.joints;
         self.stats.received.fetch_add(received, Ordering::Relaxed);
         for problem in &absorbed.problems {
             self.refuse(&problem.to_string());
+        }
+        for moved in &absorbed.moved {
+            tracing::info!("{moved}");
         }
         if let Some(jump) = &absorbed.jump {
             self.stats.restarts.fetch_add(1, Ordering::Relaxed);
             tracing::warn!("{jump}");
         }
         self.poke(absorbed.jump.is_some());
+    }
+
+    fn filter<T: Send + 'static>(
+        &self,
+        options: FilterOptions,
+        callback: impl Fn(T) + Send + Sync + 'static,
+        failed: impl Fn(T, FilterFailure) + Send + Sync + 'static,
+    ) -> TransformFilter<T> {
+        let filter = Arc::new(Filter {
+            buffer: self.buffer.clone(),
+            options,
+            state: Mutex::new(FilterState {
+                waiting: Vec::new(),
+                stats: FilterStats::default(),
+            }),
+            callback: Box::new(callback),
+            failed: Box::new(failed),
+        });
+        let listed: Arc<dyn Poked> = Arc::<Filter<T>>::clone(&filter);
+        self.filters.lock().push(Arc::downgrade(&listed));
+        TransformFilter(filter)
     }
 
     fn refuse(&self, reason: &str) {
@@ -214,6 +290,29 @@ impl<T> Clone for TransformFilter<T> {
     }
 }
 
+/// Options of a [`TransformFilter`].
+#[derive(Debug, Clone)]
+pub struct FilterOptions {
+    /// The frames that a value must be transformable into, all of them.
+    pub targets: Vec<String>,
+    /// How long after a value's stamp the transforms must be known too.
+    pub tolerance: Duration,
+    /// The most values that wait; at least one.
+    pub capacity: usize,
+}
+
+/// Why a filter dropped a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FilterFailure {
+    /// Too many waited.
+    CrowdedOut,
+    /// It is older than what the buffer keeps; no transform can place it any more.
+    TooOld,
+    /// The robot's clock was set back.
+    Restarted,
+}
+
 /// The counts of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FilterStats {
@@ -231,10 +330,10 @@ pub struct FilterStats {
 
 struct Filter<T> {
     buffer: TransformBuffer,
-    target: String,
-    capacity: usize,
+    options: FilterOptions,
     state: Mutex<FilterState<T>>,
     callback: Box<dyn Fn(T) + Send + Sync>,
+    failed: Box<dyn Fn(T, FilterFailure) + Send + Sync>,
 }
 
 struct FilterState<T> {
@@ -253,8 +352,9 @@ impl<T: Send + 'static> TransformFilter<T> {
     pub fn push(&self, frame: &str, stamp: Stamp, value: T) {
         let filter = &self.0;
         let mut state = filter.state.lock();
-        if state.waiting.len() >= filter.capacity {
-            state.waiting.remove(0);
+        let mut dropped = None;
+        if state.waiting.len() >= filter.options.capacity.max(1) {
+            dropped = Some(state.waiting.remove(0));
             state.stats.crowded_out += 1;
         }
         state.waiting.push(Held {
@@ -263,6 +363,9 @@ impl<T: Send + 'static> TransformFilter<T> {
             value,
         });
         drop(state);
+        if let Some(held) = dropped {
+            (filter.failed)(held.value, FilterFailure::CrowdedOut);
+        }
         filter.poke(false);
     }
 
@@ -276,35 +379,59 @@ impl<T: Send + 'static> TransformFilter<T> {
     }
 }
 
+impl<T> Filter<T> {
+    /// Whether a value can be transformed, or why it never can; `None` while a transform may still come.
+    fn is_ready(&self, held: &Held<T>) -> Option<Result<(), FilterFailure>> {
+        let tolerance = i64::try_from(self.options.tolerance.as_nanos()).unwrap_or(i64::MAX);
+        let mut ends = vec![held.stamp];
+        if tolerance > 0 {
+            ends.push(held.stamp.plus_nanos(tolerance));
+        }
+        let mut is_ready = true;
+        for target in &self.options.targets {
+            for stamp in &ends {
+                let (target, frame) = (target.as_str(), held.frame.as_str());
+                match (self.buffer).wait_for(target, frame, *stamp, Duration::ZERO) {
+                    Ok(_) => {}
+                    Err(TransformWaitError::Never(_)) => return Some(Err(FilterFailure::TooOld)),
+                    Err(_) => is_ready = false,
+                }
+            }
+        }
+        is_ready.then_some(Ok(()))
+    }
+}
+
 impl<T: Send + 'static> Poked for Filter<T> {
     fn poke(&self, is_restart: bool) {
-        let mut ready = Vec::new();
+        let mut ended = Vec::new();
         let mut state = self.state.lock();
-        if is_restart {
-            state.stats.restarted += state.waiting.len() as u64;
-            state.waiting.clear();
-            return;
-        }
-        let mut at = 0;
-        while at < state.waiting.len() {
-            let held = &state.waiting[at];
-            let (target, frame) = (self.target.as_str(), held.frame.as_str());
-            match self.buffer.lookup(target, frame, held.stamp) {
-                Ok(_) => {
-                    ready.push(state.waiting.remove(at).value);
-                    state.stats.passed += 1;
+        for held in std::mem::take(&mut state.waiting) {
+            let end = if is_restart {
+                Some(Err(FilterFailure::Restarted))
+            } else {
+                self.is_ready(&held)
+            };
+            let stats = &mut state.stats;
+            match end {
+                None => state.waiting.push(held),
+                Some(end) => {
+                    match end {
+                        Ok(()) => stats.passed += 1,
+                        Err(FilterFailure::Restarted) => stats.restarted += 1,
+                        Err(_) => stats.too_old += 1,
+                    }
+                    ended.push((held.value, end));
                 }
-                Err(error) if error.kind() == "extrapolation_past" => {
-                    state.waiting.remove(at);
-                    state.stats.too_old += 1;
-                }
-                Err(_) => at += 1,
             }
         }
         drop(state);
-        // Without the lock: the callback may push again.
-        for value in ready {
-            (self.callback)(value);
+        // Without the lock: the callbacks may push again.
+        for (value, end) in ended {
+            match end {
+                Ok(()) => (self.callback)(value),
+                Err(failure) => (self.failed)(value, failure),
+            }
         }
     }
 }
@@ -402,7 +529,7 @@ mod tests {
     }
 
     fn listener() -> Listener {
-        Listener::new(TransformBuffer::new())
+        Listener::new(BufferOptions::default().conflicts(Conflicts::LastWins))
     }
 
     fn message(topic: &str, type_name: &str, payload: Vec<u8>) -> Message {
@@ -427,8 +554,9 @@ mod tests {
     impl Listener {
         fn take(&self, transforms: &[StampedTransform], is_static: bool) {
             let topic = if is_static { "/tf_static" } else { "/tf" };
-            let payload = encoded(transforms);
-            self.fill(message(topic, "tf2_msgs/msg/TFMessage", payload));
+            let mut message = message(topic, "tf2_msgs/msg/TFMessage", encoded(transforms));
+            message.log_time = transforms[0].stamp;
+            self.fill(message);
         }
     }
 
@@ -537,19 +665,18 @@ mod tests {
         let listener = Arc::new(listener());
         let passed: Arc<Mutex<Vec<i64>>> = Arc::default();
         let noted = Arc::clone(&passed);
-        let filter = Arc::new(Filter {
-            buffer: listener.buffer.clone(),
-            target: "map".to_owned(),
+        let failed: Arc<Mutex<Vec<(i64, FilterFailure)>>> = Arc::default();
+        let failures = Arc::clone(&failed);
+        let options = FilterOptions {
+            targets: vec!["map".to_owned(), "base".to_owned()],
+            tolerance: Duration::ZERO,
             capacity: 2,
-            state: Mutex::new(FilterState {
-                waiting: Vec::new(),
-                stats: FilterStats::default(),
-            }),
-            callback: Box::new(move |value: i64| noted.lock().push(value)),
-        });
-        let listed: Arc<dyn Poked> = Arc::<Filter<i64>>::clone(&filter);
-        listener.filters.lock().push(Arc::downgrade(&listed));
-        let filter = TransformFilter(filter);
+        };
+        let filter = listener.filter(
+            options,
+            move |value: i64| noted.lock().push(value),
+            move |value, why| failures.lock().push((value, why)),
+        );
         for at in [5, 10, 15] {
             filter.push("base", at.into(), at);
         }
@@ -565,5 +692,58 @@ mod tests {
         }
         let stats = filter.stats();
         assert_eq!((stats.passed, stats.restarted, stats.waiting), (2, 1, 0));
+        let (crowded, restarted) = (FilterFailure::CrowdedOut, FilterFailure::Restarted);
+        assert_eq!(*failed.lock(), [(5, crowded), (1, restarted)]);
+    }
+
+    #[test]
+    fn a_filter_waits_for_late_samples_and_for_its_tolerance() {
+        let listener = Arc::new(listener());
+        let passed: Arc<Mutex<Vec<i64>>> = Arc::default();
+        let noted = Arc::clone(&passed);
+        let options = FilterOptions {
+            targets: vec!["map".to_owned()],
+            tolerance: Duration::from_nanos(10),
+            capacity: 10,
+        };
+        let filter = listener.filter(
+            options,
+            move |value: i64| noted.lock().push(value),
+            |_, _| {},
+        );
+        listener.take(&[one("map", "base", 100)], false);
+        filter.push("base", 50.into(), 50);
+        filter.push("base", 95.into(), 95);
+        assert_eq!((filter.stats().waiting, filter.stats().too_old), (2, 0));
+        listener.take(&[one("map", "base", 40)], false);
+        assert_eq!(*passed.lock(), [50], "a late sample has placed it");
+        listener.take(&[one("map", "base", 105)], false);
+        assert_eq!(
+            *passed.lock(),
+            [50, 95],
+            "now the time after it is known too"
+        );
+    }
+
+    #[test]
+    fn an_object_that_is_picked_up_and_a_second_robot_are_told_apart() {
+        let listener = listener();
+        listener.take(&[one("table", "cup", 0), one("gripper", "cup", 10)], false);
+        assert!(listener.buffer.lookup("gripper", "cup", 10.into()).is_ok());
+        assert_eq!(listener.stats.refused.load(Ordering::Relaxed), 0);
+        let other = encoded(&[one("table", "cup", 20)]);
+        listener.fill(message("/robot2/tf", "tf2_msgs/msg/TFMessage", other));
+        let newest = listener
+            .buffer
+            .lookup_latest("gripper", "cup")
+            .expect("there");
+        assert_eq!(
+            newest.stamp,
+            Some(10.into()),
+            "the other robot has its own buffer"
+        );
+        let loaders = listener.loaders.lock();
+        let names: Vec<&str> = loaders.iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["", "/robot2"]);
     }
 }

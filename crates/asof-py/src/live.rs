@@ -139,14 +139,24 @@ impl Robot {
     }
 
     /// The robot's transforms, updated as they arrive.
-    #[pyo3(signature = (cache_time = None))]
-    fn tf(&self, py: Python<'_>, cache_time: Option<Length>) -> PyResult<Filled> {
+    #[pyo3(signature = (cache_time = None, namespace = None))]
+    fn tf(
+        &self,
+        py: Python<'_>,
+        cache_time: Option<Length>,
+        namespace: Option<String>,
+    ) -> PyResult<Filled> {
         let session = self.session()?;
-        let mut options = asof::tf::BufferOptions::default();
+        let conflicts = asof::tf::Conflicts::LastWins;
+        let mut options = asof::tf::BufferOptions::default().conflicts(conflicts);
         if let Some(Length(window)) = cache_time {
             options = options.window(window);
         }
-        let live = py.detach(|| session.transforms_with(options));
+        let is_in = move |topic: &str| match &namespace {
+            Some(name) => topic.strip_prefix(name).is_some_and(|rest| rest.starts_with('/')),
+            None => true,
+        };
+        let live = py.detach(|| session.transforms_of(options, is_in));
         let buffer = asof::tf::TransformBuffer::clone(&live);
         Ok(Filled::new(TransformBuffer::filled(buffer, live)))
     }

@@ -5,14 +5,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use asof_blocks::{BlockCache, HeadClass};
-use asof_core::{Follow, Followed, Query, Source, Stamp, TimeRange, Topics};
+use asof_core::{Follow, Followed, Query, Source, Stamp, Summary, TimeRange, Topics};
 use asof_tf::{
-    BufferOptions, Extrapolation, LoaderOptions, TransformBuffer, TransformLoader, transform_topics,
+    BufferOptions, Conflicts, Extrapolation, LoaderOptions, Namespaces, TransformBuffer,
+    TransformLoader, transform_topics,
 };
 use nalgebra::Isometry3;
 use serde::Serialize;
 
-/// The frames of a source: usually of one robot, of several where topics have prefixes.
+/// The frames of a source: usually of one robot, of several where topics have prefixes, or where there are transforms in
+/// several namespaces.
 ///
 /// Frames of several robots have the prefix in their names. Roots of the same name are the same place: two recordings
 /// of one world are shown in one scene.
@@ -25,6 +27,8 @@ pub(crate) struct Frames(Vec<RobotFrames>);
 /// back.
 struct RobotFrames {
     robot: RobotDescription,
+    /// Whether its prefix is a namespace of the source's, rather than given.
+    is_by_namespace: bool,
     cache: BlockCache,
     /// Whether one buffer holds all transforms.
     is_small: bool,
@@ -45,6 +49,17 @@ impl RobotDescription {
     fn owns(&self, topic: &str) -> bool {
         let rest = topic.strip_prefix(&self.prefix);
         rest.is_some_and(|rest| self.prefix.is_empty() || rest.starts_with('/'))
+    }
+
+    /// Its topics of transforms, sorted.
+    fn topics(&self, summary: &Summary, is_by_namespace: bool) -> Vec<String> {
+        let mut topics = transform_topics(summary);
+        let namespaces = is_by_namespace.then(|| Namespaces::of(summary));
+        topics.retain(|topic| match &namespaces {
+            Some(all) => all.of_topic(topic).contains(&self.prefix.as_str()),
+            None => self.owns(topic),
+        });
+        topics
     }
 
     /// The unique name of one of its frames.
@@ -103,18 +118,24 @@ const NEAR_AFTER_NANOS: i64 = 200_000_000;
 const NEAR_STATIC_MESSAGES: u64 = 64;
 /// Clocks that differ by less than this, in nanoseconds, are the same clock.
 const MAX_CLOCK_DIFFERENCE_NANOS: u64 = 2_000_000_000;
+/// Frames without a transform for this long make room for others, when there are very many.
+const FORGET_AFTER: Duration = Duration::from_secs(300);
 /// Transforms that are older than the newest by more than this are from before a jump of the clock.
 const JUMP_BACK: Duration = Duration::from_secs(10);
 
 impl Frames {
     pub fn new(cache: &BlockCache, robots: &[RobotDescription]) -> Self {
+        let named = |prefix: String| RobotDescription { prefix, behind: 0 };
+        let namespaces = Namespaces::of(&cache.summary()).names();
+        let is_by_namespace = robots.is_empty() && namespaces.len() > 1;
         let robots = match robots {
+            [] if is_by_namespace => namespaces.into_iter().map(named).collect(),
             [] => vec![RobotDescription::default()],
             robots => robots.to_vec(),
         };
         let robots = robots
             .into_iter()
-            .map(|robot| RobotFrames::new(cache, robot));
+            .map(|robot| RobotFrames::new(cache, robot, is_by_namespace));
         Frames(robots.collect())
     }
 
@@ -201,7 +222,8 @@ impl Frames {
     }
 
     fn of(&self, topic: &str) -> Option<&RobotFrames> {
-        self.0.iter().find(|robot| robot.robot.owns(topic))
+        let owners = self.0.iter().filter(|robot| robot.robot.owns(topic));
+        owners.max_by_key(|robot| robot.robot.prefix.len())
     }
 }
 
@@ -248,19 +270,19 @@ fn same_place(parent: &str, child: &str) -> EdgeAt {
 }
 
 impl RobotFrames {
-    fn new(cache: &BlockCache, robot: RobotDescription) -> Self {
+    fn new(cache: &BlockCache, robot: RobotDescription, is_by_namespace: bool) -> Self {
         let summary = cache.summary();
-        let topics = transform_topics(&summary);
+        let topics = robot.topics(&summary, is_by_namespace);
         let of_frames = summary
             .channels
             .iter()
-            .filter(|entry| topics.binary_search(&entry.channel.topic).is_ok())
-            .filter(|entry| robot.owns(&entry.channel.topic));
+            .filter(|entry| topics.binary_search(&entry.channel.topic).is_ok());
         let messages: Option<u64> = of_frames.map(|entry| entry.messages).sum();
         let window = summary.recent.as_ref().and_then(|recent| recent.age);
         let live = || Mutex::new(LiveFrames::new(window));
         RobotFrames {
             robot,
+            is_by_namespace,
             cache: cache.clone(),
             // Transforms are spread over a recording: reading all of them means reading all of it.
             is_small: messages.is_some_and(|messages| messages <= MAX_WHOLE_MESSAGES)
@@ -271,9 +293,8 @@ impl RobotFrames {
     }
 
     fn topics(&self) -> Vec<String> {
-        let mut topics = transform_topics(&self.cache.summary());
-        topics.retain(|topic| self.robot.owns(topic));
-        topics
+        self.robot
+            .topics(&self.cache.summary(), self.is_by_namespace)
     }
 
     fn restarts(&self) -> u64 {
@@ -283,7 +304,7 @@ impl RobotFrames {
 
     fn catch_up(&self) {
         if let Some(live) = &self.live {
-            lock(live).catch_up(&self.cache);
+            lock(live).catch_up(&self.cache, self.topics());
         }
     }
 
@@ -358,7 +379,7 @@ impl RobotFrames {
     fn buffer(&self, at: Stamp) -> (Arc<TransformBuffer>, i64) {
         if let Some(live) = &self.live {
             let mut live = lock(live);
-            live.catch_up(&self.cache);
+            live.catch_up(&self.cache, self.topics());
             return (Arc::new(live.loader.buffer().clone()), live.behind);
         }
         (self.buffer_of(at), self.robot.behind)
@@ -436,7 +457,8 @@ impl RobotFrames {
 }
 
 fn loader() -> TransformLoader {
-    TransformLoader::new(TransformBuffer::with_options(BufferOptions::unbounded()))
+    let options = BufferOptions::unbounded().conflicts(Conflicts::LastWins);
+    TransformLoader::new(TransformBuffer::with_options(options))
 }
 
 impl LiveFrames {
@@ -451,8 +473,7 @@ impl LiveFrames {
         }
     }
 
-    fn catch_up(&mut self, cache: &BlockCache) {
-        let topics = transform_topics(&cache.summary());
+    fn catch_up(&mut self, cache: &BlockCache, topics: Vec<String>) {
         if topics != self.topics || self.follow.is_none() {
             // Everything that is held of them, once more: what the buffer already has changes nothing.
             let query = Query::topics(topics.clone());
@@ -496,13 +517,14 @@ impl LiveFrames {
 /// Loads the transforms of a growing source. When their clock jumps back, as in a simulation that restarts, it starts
 /// over.
 fn live_loader(window: Option<Duration>) -> TransformLoader {
-    let options = BufferOptions::default();
+    let options = BufferOptions::default().conflicts(Conflicts::LastWins);
     let options = match window {
         Some(window) => options.window(window),
         None => options,
     };
     let loading = LoaderOptions {
         jump_back: Some(JUMP_BACK),
+        forget_after: Some(FORGET_AFTER),
         ..LoaderOptions::default()
     };
     TransformLoader::with_options(TransformBuffer::with_options(options), loading)

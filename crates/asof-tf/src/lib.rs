@@ -66,6 +66,7 @@ mod lookup;
 mod many;
 mod monitor;
 mod name;
+mod namespace;
 mod observe;
 mod options;
 mod path;
@@ -101,11 +102,12 @@ pub use {
     frame_ref::{FrameId, FrameRef},
     graph::Extrapolation,
     loader::{
-        Absorbed, ClockJump, LoaderOptions, TransformLoader, feeds_transforms, has_transforms,
-        transform_topics,
+        Absorbed, ClockJump, LoaderOptions, ParentChange, TransformLoader, feeds_transforms,
+        has_transforms, transform_topics,
     },
     monitor::{EdgeStats, TransformMonitor},
     name::{BadFrameName, FrameName},
+    namespace::{Namespaces, TransformLoaders},
     observe::{Observer, Update},
     options::{BufferOptions, BufferStats, Conflicts, Limits},
     path::{LookupPath, Many},

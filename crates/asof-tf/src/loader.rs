@@ -1,6 +1,9 @@
 //! Loads transforms from messages of a recording or a running robot.
 
-use std::collections::{HashMap, HashSet};
+use std::borrow::Cow;
+use std::collections::HashMap;
+#[cfg(feature = "urdf")]
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +13,8 @@ use nalgebra::Isometry3;
 use crate::buffer::TransformBuffer;
 use crate::error::UpdateError;
 use crate::monitor::TransformMonitor;
+#[cfg(feature = "urdf")]
+use crate::namespace::namespace;
 #[cfg(feature = "urdf")]
 use crate::ros::JointPositions;
 use crate::ros::{self, RosEncoding, StampedTransform};
@@ -45,13 +50,21 @@ pub struct TransformLoader {
     /// By topic and text: the first of its kind and the count.
     problems: HashMap<(String, String), (Problem, u64)>,
     late: Late,
+    /// Before the names of all frames, with a slash after it.
+    prefix: String,
+    /// The last authority, and its channel.
+    authority: Option<(Arc<Channel>, u32)>,
     /// Frames placed by transforms, and those placed by a robot's description.
-    placed: HashSet<String>,
+    placed: HashMap<String, Placed>,
+    /// How many are placed when long gone ones are removed next.
+    tidy_at: usize,
     #[cfg(feature = "urdf")]
     jointed: HashSet<String>,
     #[cfg(feature = "urdf")]
     robots: Vec<(String, RobotModel)>,
     clocks: HashMap<String, Clock>,
+    /// The newest stamp of all edges, and how far it was from its log time.
+    newest: Option<(Stamp, i64)>,
     monitor: Option<TransformMonitor>,
     counts: Absorbed,
     #[cfg(feature = "decode")]
@@ -63,8 +76,12 @@ pub struct TransformLoader {
 pub struct LoaderOptions {
     /// What happens when the clock of the transforms jumps back: nothing if `None`, as is right for a recording; else
     /// the buffer is [cleared](TransformBuffer::clear) once three samples in a row of one edge are older than its
-    /// newest by more than this.
+    /// newest by more than this. One that is ahead of all others by more than this is refused, and counts as a problem,
+    /// until three of its edge have been in a row: one odd stamp moves nothing out of the buffer.
     pub jump_back: Option<Duration>,
+    /// Frames that had no transform for this long are removed when three quarters of
+    /// [`BufferOptions::max_frames`](crate::BufferOptions::max_frames) are there; never if `None`.
+    pub forget_after: Option<Duration>,
     /// Whether rates, delays and gaps are recorded: see [`TransformLoader::monitor`].
     pub monitor: bool,
 }
@@ -78,8 +95,37 @@ pub struct Absorbed {
     pub joints: u64,
     /// The clock jumped back and the buffer was cleared.
     pub jump: Option<ClockJump>,
+    /// Frames that had another parent before; each is told once, when it first changes its parent.
+    pub moved: Vec<ParentChange>,
     /// What could not be used: one problem per kind and edge, with a count.
     pub problems: Vec<Problem>,
+}
+
+/// A frame that changed its parent, as an object does that is picked up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParentChange {
+    /// The frame.
+    pub child: String,
+    /// Its parent before.
+    pub from: String,
+    /// Its parent since.
+    pub to: String,
+}
+
+impl std::fmt::Display for ParentChange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ParentChange { child, from, to } = self;
+        write!(
+            f,
+            "frame '{child}' changes its parent from '{from}' to '{to}': each is valid for the times of its samples"
+        )
+    }
+}
+
+/// The parent of a frame that transforms place.
+struct Placed {
+    parent: String,
+    has_moved: bool,
 }
 
 /// A clock that jumped back.
@@ -111,11 +157,15 @@ type Late = HashMap<(String, String), Vec<(Stamp, Isometry3<f64>)>>;
 /// The state of an edge's clock.
 struct Clock {
     newest: Stamp,
+    /// The stamp less the log time, of the newest.
+    offset: i64,
     /// Consecutive samples far older than the newest.
     old_in_a_row: u32,
+    /// Consecutive samples far ahead of all others.
+    ahead_in_a_row: u32,
 }
 
-/// Consecutive old samples that make a clock jump: a single one may be an outlier.
+/// Consecutive old samples, or such that are ahead, that make a clock jump: a single one may be an outlier.
 const JUMP_AFTER: u32 = 3;
 
 /// The most edges whose clocks are watched.
@@ -221,17 +271,32 @@ impl TransformLoader {
             options,
             problems: HashMap::new(),
             late: Late::new(),
-            placed: HashSet::new(),
+            prefix: String::new(),
+            authority: None,
+            placed: HashMap::new(),
+            tidy_at: 0,
             #[cfg(feature = "urdf")]
             jointed: HashSet::new(),
             #[cfg(feature = "urdf")]
             robots: Vec::new(),
             clocks: HashMap::new(),
+            newest: None,
             monitor: options.monitor.then(TransformMonitor::new),
             counts: Absorbed::default(),
             #[cfg(feature = "decode")]
             decoded: crate::decoded::Decoded::new(),
         }
+    }
+
+    /// The same with this before the names of all frames: `robot1` makes `robot1/base_link` of `base_link`, so that several
+    /// robots can share a buffer. Names that begin with it already stay.
+    #[must_use]
+    pub fn with_prefix(mut self, prefix: &str) -> Self {
+        self.prefix = match prefix.trim_matches('/') {
+            "" => String::new(),
+            prefix => format!("{prefix}/"),
+        };
+        self
     }
 
     /// The buffer that it fills.
@@ -304,42 +369,101 @@ impl TransformLoader {
         }
     }
 
-    fn store(&mut self, channel: &Channel, logged: Stamp, transforms: Vec<StampedTransform>) {
+    fn store(&mut self, channel: &Arc<Channel>, logged: Stamp, transforms: Vec<StampedTransform>) {
         let is_static = last_part(&channel.topic) == "tf_static";
-        let authority = self.buffer.authority(&authority_of(channel));
-        for transform in transforms {
+        let authority = self.authority_of(channel);
+        for mut transform in transforms {
             self.counts.transforms += 1;
             if let Some(monitor) = &mut self.monitor {
                 monitor.note(&transform, logged, is_static, &channel.topic);
             }
+            if !self.prefix.is_empty() {
+                transform.parent = prefixed(&self.prefix, &transform.parent).into_owned();
+                transform.child = prefixed(&self.prefix, &transform.child).into_owned();
+            }
             let (parent, child) = (transform.parent, transform.child);
-            self.take_over(&child);
+            if !is_static && !self.is_timely(&child, transform.stamp, logged) {
+                self.odd(&channel.topic, (&parent, &child), transform.stamp);
+                continue;
+            }
+            self.take_over(&parent, &child);
             let stored = if is_static {
                 self.flush(&child);
                 self.buffer
                     .update_static(&parent, &child, transform.isometry)
             } else {
-                self.watch_clock(&child, transform.stamp);
                 self.append(&parent, &child, transform.stamp, transform.isometry)
             };
             match stored {
-                Ok(()) => self.buffer.note_authority(&child, authority),
+                Ok(()) => {
+                    self.buffer.note_authority(&child, authority);
+                    self.note_parent(&parent, &child);
+                }
                 Err(error) => self.refused(&channel.topic, (&parent, &child), &error),
             }
         }
     }
 
+    fn authority_of(&mut self, channel: &Arc<Channel>) -> u32 {
+        if let Some((last, authority)) = &self.authority
+            && Arc::ptr_eq(last, channel)
+        {
+            return *authority;
+        }
+        let authority = self.buffer.authority(&authority_of(channel));
+        self.authority = Some((Arc::clone(channel), authority));
+        authority
+    }
+
     /// Transforms take precedence: what the robot's description stored for the frame is dropped.
-    fn take_over(&mut self, child: &str) {
+    fn take_over(&mut self, parent: &str, child: &str) {
+        self.forget_old();
         let is_full = self.placed.len() >= self.buffer.options().max_frames;
-        if is_full || self.placed.contains(child) {
+        if is_full || self.placed.contains_key(child) {
             return;
         }
-        self.placed.insert(child.to_owned());
+        let placed = Placed {
+            parent: parent.to_owned(),
+            has_moved: false,
+        };
+        self.placed.insert(child.to_owned(), placed);
         #[cfg(feature = "urdf")]
         if self.jointed.remove(child) {
             self.buffer.open_edge(child);
         }
+    }
+
+    /// Tells once that a frame has another parent.
+    fn note_parent(&mut self, parent: &str, child: &str) {
+        let Some(placed) = self.placed.get_mut(child) else {
+            return;
+        };
+        if placed.parent != parent && !placed.has_moved {
+            placed.has_moved = true;
+            self.counts.moved.push(ParentChange {
+                child: child.to_owned(),
+                from: placed.parent.clone(),
+                to: parent.to_owned(),
+            });
+        }
+    }
+
+    /// Removes frames that are long gone, if many are there.
+    fn forget_old(&mut self) {
+        let most = self.buffer.options().max_frames;
+        let (Some(after), Some((newest, _))) = (self.options.forget_after, self.newest) else {
+            return;
+        };
+        if self.placed.len() < (most / 4 * 3).max(self.tidy_at) {
+            return;
+        }
+        let after = i64::try_from(after.as_nanos()).unwrap_or(i64::MAX);
+        self.buffer.remove_older(newest.plus_nanos(-after));
+        let buffer = &self.buffer;
+        self.placed.retain(|child, _| buffer.find(child).is_some());
+        self.clocks.retain(|child, _| buffer.find(child).is_some());
+        // Where nothing could be removed, not for each of the next.
+        self.tidy_at = self.placed.len() + most / 16;
     }
 
     /// Usually in order; late samples are set aside, so that loading is never quadratic.
@@ -381,33 +505,49 @@ impl TransformLoader {
         }
     }
 
-    /// Clears the buffer if the clock has jumped back.
-    fn watch_clock(&mut self, child: &str, stamp: Stamp) {
+    /// Whether a sample may be stored. Clears the buffer if the clock has jumped back.
+    fn is_timely(&mut self, child: &str, stamp: Stamp, logged: Stamp) -> bool {
         let Some(limit) = self.options.jump_back else {
-            return;
+            self.newest = self.newest.max(Some((stamp, 0)));
+            return true;
         };
+        let limit = i64::try_from(limit.as_nanos()).unwrap_or(i64::MAX);
+        let offset = stamp.since(logged);
         if !self.clocks.contains_key(child) {
             if self.clocks.len() == MAX_CLOCKS {
-                return;
+                return true;
             }
+            // A new edge is expected to have the clock of the others.
             let clock = Clock {
-                newest: stamp,
+                newest: self.newest.map_or(stamp, |(newest, _)| newest.min(stamp)),
+                offset: self.newest.map_or(offset, |(_, offset)| offset),
                 old_in_a_row: 0,
+                ahead_in_a_row: 0,
             };
             self.clocks.insert(child.to_owned(), clock);
         }
         let Some(clock) = self.clocks.get_mut(child) else {
-            return;
+            return true;
         };
-        let back = i128::from(clock.newest.nanos()) - i128::from(stamp.nanos());
-        if back <= limit.as_nanos().min(i64::MAX as u128) as i128 {
-            clock.newest = clock.newest.max(stamp);
+        // Ahead of its own clock, which went on as the log's did, and of all other edges.
+        let is_ahead = offset.saturating_sub(clock.offset) > limit
+            && (self.newest).is_some_and(|(newest, _)| stamp.since(newest) > limit);
+        if is_ahead && clock.ahead_in_a_row + 1 < JUMP_AFTER {
+            clock.ahead_in_a_row += 1;
+            return false;
+        }
+        clock.ahead_in_a_row = 0;
+        if clock.newest.since(stamp) <= limit {
+            if stamp >= clock.newest {
+                (clock.newest, clock.offset) = (stamp, offset);
+            }
             clock.old_in_a_row = 0;
-            return;
+            self.newest = self.newest.max(Some((stamp, offset)));
+            return true;
         }
         clock.old_in_a_row += 1;
         if clock.old_in_a_row < JUMP_AFTER {
-            return;
+            return true;
         }
         self.counts.jump = Some(ClockJump {
             child: child.to_owned(),
@@ -417,9 +557,19 @@ impl TransformLoader {
         self.buffer.clear();
         self.late.clear();
         self.clocks.clear();
+        self.newest = None;
         if let Some(monitor) = &mut self.monitor {
             monitor.clear();
         }
+        true
+    }
+
+    fn odd(&mut self, topic: &str, (parent, child): (&str, &str), stamp: Stamp) {
+        let text = format!(
+            "edge '{parent}' -> '{child}': the stamp {} is far ahead of all other transforms; it was ignored",
+            stamp.as_seconds_text()
+        );
+        self.problem(topic, format!("{parent} {child} odd"), text);
     }
 
     #[cfg(feature = "urdf")]
@@ -429,11 +579,12 @@ impl TransformLoader {
             .map_err(|error| error.to_string())
             .and_then(|text| RobotModel::from_urdf(&text).map_err(|error| error.to_string()));
         let robot = match robot {
-            Ok(robot) => robot,
+            Ok(robot) => robot.renamed(|frame| prefixed(&self.prefix, frame).into_owned()),
             Err(error) => return self.undecodable(message.channel, &error),
         };
         let placed = &self.placed;
-        for (child, refused) in robot.place_fixed(&self.buffer, |child| !placed.contains(child)) {
+        for (child, refused) in robot.place_fixed(&self.buffer, |child| !placed.contains_key(child))
+        {
             self.jointed.insert(child.clone());
             if let Some(error) = refused {
                 self.refused(topic, ("", &child), &error);
@@ -457,7 +608,7 @@ impl TransformLoader {
             return;
         };
         let placed = &self.placed;
-        let moved = robot.place_joints(&self.buffer, &state, |child| !placed.contains(child));
+        let moved = robot.place_joints(&self.buffer, &state, |child| !placed.contains_key(child));
         let mut refused = Vec::new();
         for (child, error) in moved {
             match error {
@@ -535,13 +686,15 @@ fn authority_of(channel: &Channel) -> String {
     }
 }
 
-fn last_part(topic: &str) -> &str {
-    topic.rsplit('/').next().unwrap_or(topic)
+/// A frame's name with a prefix, which ends in a slash.
+fn prefixed<'a>(prefix: &str, frame: &'a str) -> Cow<'a, str> {
+    let bare = frame.strip_prefix('/').unwrap_or(frame);
+    if prefix.is_empty() || bare.starts_with(prefix) {
+        return Cow::Borrowed(frame);
+    }
+    Cow::Owned(format!("{prefix}{bare}"))
 }
 
-#[cfg(feature = "urdf")]
-fn namespace(topic: &str) -> &str {
-    topic
-        .rsplit_once('/')
-        .map_or("", |(namespace, _)| namespace)
+pub(crate) fn last_part(topic: &str) -> &str {
+    topic.rsplit('/').next().unwrap_or(topic)
 }

@@ -75,6 +75,15 @@ impl RobotModel {
         })
     }
 
+    /// The same with other names of its frames.
+    pub(crate) fn renamed(mut self, rename: impl Fn(&str) -> String) -> Self {
+        for joint in &mut self.joints {
+            joint.parent.link = rename(&joint.parent.link);
+            joint.child.link = rename(&joint.child.link);
+        }
+        self
+    }
+
     /// Stores all fixed joints as static edges. Returns the refused updates.
     pub fn publish_fixed(&self, buffer: &TransformBuffer) -> Vec<UpdateError> {
         let placed = self.place_fixed(buffer, |_| true);

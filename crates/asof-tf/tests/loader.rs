@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use asof_core::{Batch, Channel, Message, Schema, Stamp};
 use asof_tf::{
-    BufferOptions, LoaderOptions, LookupError, TransformBuffer, TransformLoader,
+    BufferOptions, Conflicts, LoaderOptions, LookupError, TransformBuffer, TransformLoader,
     TransformWaitError, TreeFormat,
 };
 use common::Recording;
@@ -223,7 +223,7 @@ fn two_robots_are_told_apart_by_their_namespaces() {
             .x
     };
     assert_eq!(x("left/base", "left/slide"), 0.25);
-    assert_eq!(x("base", "slide"), 0.75);
+    assert_eq!(x("right/base", "right/slide"), 0.75);
     assert_eq!(loaded.problems.len(), 1);
 }
 
@@ -232,6 +232,7 @@ fn a_clock_that_jumps_back_starts_the_buffer_anew_and_says_so() {
     let options = LoaderOptions {
         jump_back: Some(Duration::from_secs(3)),
         monitor: true,
+        ..LoaderOptions::default()
     };
     let mut loader = TransformLoader::with_options(TransformBuffer::new(), options);
     let mut jumps = Vec::new();
@@ -389,4 +390,124 @@ fn a_deep_chain_and_a_wide_star_are_drawn_short_and_quickly() {
     assert_eq!(far.translation.x, count as f64);
     let gone: Result<_, LookupError> = star.lookup("f1", "nowhere", at(0));
     assert!(gone.is_err());
+}
+
+#[test]
+fn a_frame_that_is_picked_up_is_told_once() {
+    let options = BufferOptions::default().conflicts(Conflicts::LastWins);
+    let mut loader = TransformLoader::new(TransformBuffer::with_options(options));
+    let mut moved = Vec::new();
+    for n in 0..6 {
+        let parent = if n < 3 { "table" } else { "gripper" };
+        let batch: Batch = [tf("/tf", n * SECOND, parent, "cup", 1.0)]
+            .into_iter()
+            .collect();
+        let absorbed = loader.absorb(&batch);
+        assert!(absorbed.problems.is_empty(), "{:?}", absorbed.problems);
+        moved.extend(absorbed.moved);
+    }
+    let [only] = &*moved else { panic!("{moved:?}") };
+    assert_eq!((only.from.as_str(), only.to.as_str()), ("table", "gripper"));
+    let buffer = loader.buffer();
+    assert!(buffer.lookup("table", "cup", at(SECOND)).is_ok());
+    assert!(buffer.lookup("gripper", "cup", at(4 * SECOND)).is_ok());
+}
+
+#[test]
+fn two_robots_have_a_buffer_each_or_a_prefix() {
+    let mut messages = Vec::new();
+    for n in 0..4 {
+        messages.push(tf("/robot1/tf", n * SECOND, "map", "base_link", 1.0));
+        messages.push(tf("/robot2/tf", n * SECOND, "map", "base_link", -1.0));
+    }
+    messages.push(tf("/robot2/tf_static", 0, "base_link", "lidar", 0.5));
+    let recording = Recording(messages);
+    let x = |buffer: &TransformBuffer, target: &str, source: &str| {
+        let found = buffer.lookup(target, source, at(SECOND));
+        found.map(|pose| pose.translation.x)
+    };
+    let each =
+        TransformBuffer::by_namespace(&recording, &asof_core::Topics::All).expect("readable");
+    let [first, second] = &*each else {
+        panic!("{each:?}")
+    };
+    assert_eq!(
+        (first.namespace.as_str(), second.namespace.as_str()),
+        ("/robot1", "/robot2")
+    );
+    assert_eq!(x(&first.buffer, "map", "base_link"), Ok(1.0));
+    assert_eq!(x(&second.buffer, "map", "lidar"), Ok(-0.5));
+    assert!(first.buffer.find("lidar").is_none());
+    let joined = TransformBuffer::from_source(&recording)
+        .expect("readable")
+        .buffer;
+    assert_eq!(x(&joined, "robot1/map", "robot1/base_link"), Ok(1.0));
+    assert_eq!(x(&joined, "robot2/map", "robot2/lidar"), Ok(-0.5));
+    assert!(joined.find("map").is_none());
+    let one = asof_core::Topics::Named(["/robot1/tf".to_owned()].into_iter().collect());
+    let alone = TransformBuffer::from_topics(&recording, &one)
+        .expect("readable")
+        .buffer;
+    assert_eq!(
+        x(&alone, "map", "base_link"),
+        Ok(1.0),
+        "one robot needs no prefix"
+    );
+}
+
+#[test]
+fn one_odd_stamp_clears_nothing_and_a_clock_that_is_set_forward_is_followed() {
+    let options = LoaderOptions {
+        jump_back: Some(Duration::from_secs(1)),
+        ..LoaderOptions::default()
+    };
+    let mut loader = TransformLoader::with_options(TransformBuffer::new(), options);
+    let mut logged = 0;
+    let mut send = |stamp: i64| {
+        let mut message = tf("/tf", stamp, "odom", "base", 1.0);
+        logged += SECOND / 10;
+        message.log_time = at(logged);
+        loader.absorb(&[message].into_iter().collect())
+    };
+    for n in 1..100 {
+        let is_odd = n % 10 == 0;
+        let absorbed = send(n * SECOND / 10 + if is_odd { 7200 * SECOND } else { 0 });
+        assert_eq!(absorbed.jump, None, "{n}");
+        assert_eq!(absorbed.problems.len(), usize::from(is_odd));
+    }
+    // Sparse samples are not odd: the log's clock went on as theirs did.
+    for n in 0..3 {
+        send((7200 + n) * SECOND);
+    }
+    let buffer = loader.buffer();
+    assert_eq!(
+        buffer.edges()[0].range.expect("has samples").end,
+        at(7202 * SECOND)
+    );
+}
+
+#[test]
+fn frames_that_are_long_gone_make_room() {
+    let options = BufferOptions {
+        max_frames: 100,
+        ..BufferOptions::default()
+    };
+    let loading = LoaderOptions {
+        forget_after: Some(Duration::from_secs(60)),
+        ..LoaderOptions::default()
+    };
+    let mut loader = TransformLoader::with_options(TransformBuffer::with_options(options), loading);
+    for n in 0..1_000 {
+        let seen = format!("object_{n}");
+        let batch: Batch = [
+            tf("/tf", n * 10 * SECOND, "map", &seen, 1.0),
+            tf("/tf", n * 10 * SECOND, "map", "base", 1.0),
+        ]
+        .into_iter()
+        .collect();
+        let absorbed = loader.absorb(&batch);
+        assert!(absorbed.problems.is_empty(), "{n}: {:?}", absorbed.problems);
+    }
+    assert!(loader.buffer().find("object_999").is_some());
+    assert!(loader.buffer().find("base").is_some());
 }

@@ -120,9 +120,11 @@ class Robot:
         """The recent messages of all topics, five minutes and 600 MB at most, as a recording that grows."""
         return Recording._of(self._inner.recent(), [self.address])
 
-    def tf(self, cache_time: Any = None) -> TransformBuffer:
-        """The robot's transforms, updated as they arrive."""
-        return TransformBuffer(filled=self._inner.tf(cache_time))
+    def tf(self, cache_time: Any = None, namespace: str | None = None) -> TransformBuffer:
+        """The robot's transforms, updated as they arrive.
+
+        Several robots, on ``/robot1/tf`` and ``/robot2/tf``, have a buffer each: ``namespace="/robot1"`` chooses one."""
+        return TransformBuffer(filled=self._inner.tf(cache_time, namespace))
 
     def close(self) -> None:
         """Ends the connection."""

@@ -255,7 +255,10 @@ class Recording:
             return out.written
 
     def tf(self, *topics: str) -> TransformBuffer:
-        """All its transforms, ROS and Foxglove, in a buffer with tf2's API. What could not be used is a warning."""
+        """All its transforms, ROS and Foxglove, in a buffer with tf2's API. What could not be used is a warning.
+
+        Frames of several robots, on ``/robot1/tf`` and ``/robot2/tf``, have their namespace before their names:
+        ``robot1/base_link``. Of one robot, ``tf("/robot1/*")``, they have not."""
         filled, _, problems = self._source.tf(list(topics))
         for problem in problems:
             warnings.warn(problem, DecodeWarning, stacklevel=2)
