@@ -19,7 +19,7 @@ use super::screen::{Screen, output};
 /// How long to wait for messages at a time.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Frames without a transform for this long make room for others, when there are very many.
-const FORGET_AFTER: Duration = Duration::from_secs(60);
+const FORGET_AFTER: Duration = Duration::from_mins(1);
 /// Stamps that go back by more than this mean that the clock was set back.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 

@@ -21,7 +21,7 @@ use crate::{LiveError, PublisherOptions, Robot, Subscription, TopicPublisher};
 /// Stamps of a frame that go back by more than this, several times in a row, mean that the robot's clock was set back.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 /// Frames without a transform for this long make room for others, when there are very many.
-const FORGET_AFTER: Duration = Duration::from_secs(60);
+const FORGET_AFTER: Duration = Duration::from_mins(1);
 
 impl Robot {
     /// Listens to the robot's transforms: `/tf`, `/tf_static`, and every other topic of their type. Frames that no

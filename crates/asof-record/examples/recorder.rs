@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     })?;
     let here = connect(&format!("zenoh://127.0.0.1:{PORT}"))?;
     let recorder = Recorder::create(&here, &path, RecordOptions::default(), |_| true)?;
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     let mut volts = 12.6_f32;
     while recorder.report().written() < 20 && Instant::now() < deadline {
         let payload = [&[0, 1, 0, 0], &volts.to_le_bytes()[..]].concat();

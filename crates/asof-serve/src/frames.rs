@@ -119,7 +119,7 @@ const NEAR_STATIC_MESSAGES: u64 = 64;
 /// Clocks that differ by less than this, in nanoseconds, are the same clock.
 const MAX_CLOCK_DIFFERENCE_NANOS: u64 = 2_000_000_000;
 /// Frames without a transform for this long make room for others, when there are very many.
-const FORGET_AFTER: Duration = Duration::from_secs(300);
+const FORGET_AFTER: Duration = Duration::from_mins(5);
 /// Transforms that are older than the newest by more than this are from before a jump of the clock.
 const JUMP_BACK: Duration = Duration::from_secs(10);
 

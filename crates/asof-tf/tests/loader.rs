@@ -493,7 +493,7 @@ fn frames_that_are_long_gone_make_room() {
         ..BufferOptions::default()
     };
     let loading = LoaderOptions {
-        forget_after: Some(Duration::from_secs(60)),
+        forget_after: Some(Duration::from_mins(1)),
         ..LoaderOptions::default()
     };
     let mut loader = TransformLoader::with_options(TransformBuffer::with_options(options), loading);
