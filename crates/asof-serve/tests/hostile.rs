@@ -4,6 +4,7 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use asof_core::testing::eventually;
 use asof_serve::ServeOptions;

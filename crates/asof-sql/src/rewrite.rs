@@ -193,7 +193,9 @@ impl VisitorMut for Rewriter<'_> {
                 self.absolute(expr, high);
             }
             Expr::InList { expr, list, .. } => {
-                list.iter_mut().for_each(|one| self.absolute(expr, one));
+                for one in list.iter_mut() {
+                    self.absolute(expr, one);
+                }
             }
             _ => {}
         }

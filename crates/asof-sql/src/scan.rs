@@ -156,7 +156,7 @@ impl TopicScan {
     }
 
     /// The same in one partition, whose first rows are the first in time.
-    pub fn from_the_first(&self) -> Self {
+    pub fn first_in_time(&self) -> Self {
         let mut slices = self.slices.clone();
         let partitions = in_time_order(&mut slices, &self.shared);
         TopicScan {
@@ -228,7 +228,7 @@ impl PhysicalOptimizerRule for FirstInTime {
 /// The plan over a scan of one partition, if there are only filters and the like between them.
 fn from_the_first(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
     if let Some(scan) = plan.downcast_ref::<TopicScan>() {
-        return Some(Arc::new(scan.from_the_first()));
+        return Some(Arc::new(scan.first_in_time()));
     }
     let [input] = plan.children()[..] else {
         return None;

@@ -131,7 +131,10 @@ impl Descriptions {
                         self.clients.insert(of, client);
                     }
                     Err(cause) => {
-                        tracing::warn!("cannot request type descriptions from {}: {cause}", of.node)
+                        tracing::warn!(
+                            "cannot request type descriptions from {}: {cause}",
+                            of.node
+                        );
                     }
                 }
             }
