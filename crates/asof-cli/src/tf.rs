@@ -50,6 +50,7 @@ Examples:
   asof tf zenoh://192.168.1.5:7447 --from map --to base_link --at -3s
   asof tf zenoh://192.168.1.5:7447 --from map --to base_link --follow
   asof tf zenoh://192.168.1.5:7447 --monitor --for 30s")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Tf {
     /// A recording or a running robot (zenoh://host:port), or several, which are merged by time
     #[arg(value_name = "PLACE", required = true)]
@@ -62,13 +63,13 @@ pub struct Tf {
     choice: TopicChoice,
 
     /// Only transforms of these topics, names or globs: of several robots, those of one ('/robot1/*')
-    #[arg(long, value_name = "A,B", value_parser = parse_patterns, conflicts_with = "topics")]
-    tf_topics: Option<Patterns>,
+    #[arg(long = "tf-topics", value_name = "A,B", value_parser = parse_patterns, conflicts_with = "topics")]
+    of_topics: Option<Patterns>,
 
     /// Name the frames of several robots apart in one tree, by their namespaces: robot1/base_link. Otherwise each
     /// robot has a tree of its own
-    #[arg(long)]
-    tf_prefix: bool,
+    #[arg(long = "tf-prefix")]
+    is_prefixed: bool,
 
     /// The target frame, in which the answer is given
     #[arg(long, value_name = "FRAME", requires = "to")]
@@ -210,7 +211,7 @@ impl Tf {
         if let Some(topic) = &self.pose_topic {
             return self.poses(topic, screen);
         }
-        let choice = self.choice.or(self.tf_topics.as_ref());
+        let choice = self.choice.or(self.of_topics.as_ref());
         let patterns = choice.patterns();
         let wanted = Wanted::those(move |channel| {
             let is_chosen = |patterns: &Patterns| patterns.is_match(&channel.topic);
@@ -309,7 +310,7 @@ impl Tf {
         topics: &Topics,
         screen: &Screen,
     ) -> anyhow::Result<Loaded> {
-        let (Some(from), Some(to), false) = (&self.from, &self.to, self.tf_prefix) else {
+        let (Some(from), Some(to), false) = (&self.from, &self.to, self.is_prefixed) else {
             let loaded = TransformBuffer::from_topics(source, topics)?;
             return Ok(loaded);
         };
@@ -375,7 +376,7 @@ impl Tf {
         let coming = tf_follow::Coming {
             source,
             topics: &topics,
-            is_joined: self.tf_prefix,
+            is_joined: self.is_prefixed,
         };
         if self.monitor {
             tf_follow::monitor(coming, self.json, screen)?;

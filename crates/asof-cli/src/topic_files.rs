@@ -1,6 +1,7 @@
 //! Files named after topics, and their folders.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -57,8 +58,8 @@ impl Names {
             let free = format!("{name}-{number}");
             number += 1;
             let free_key = without_case(&free);
-            if !self.0.contains_key(&free_key) {
-                self.0.insert(free_key, 2);
+            if let Entry::Vacant(vacant) = self.0.entry(free_key) {
+                vacant.insert(2);
                 break free;
             }
         };
@@ -115,7 +116,7 @@ mod tests {
         for name in &found {
             assert!(!name.starts_with('.') && !name.ends_with('.'), "{name}");
             assert!(!name.contains(['/', '\\', '\0', ':']), "{name}");
-            let parts = std::path::Path::new(name).components().count();
+            let parts = Path::new(name).components().count();
             assert_eq!(parts, 1, "{name}");
         }
         let wanted = [

@@ -493,7 +493,7 @@ mod tests {
                 names.extend(report.lock().files.clone());
                 let left: Vec<_> = names.iter().filter(|one| one.exists()).collect();
                 let size = |path: &&PathBuf| path.metadata().map_or(0, |found| found.len());
-                assert!(left.iter().map(|one| size(one)).sum::<u64>() <= 50_000);
+                assert!(left.iter().map(size).sum::<u64>() <= 50_000);
                 let newest: Vec<_> = names.iter().rev().take(left.len()).rev().collect();
                 assert_eq!(left, newest, "the oldest went first");
             }

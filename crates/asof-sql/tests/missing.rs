@@ -381,7 +381,7 @@ fn a_recording_that_has_changed_is_left_out_and_told() {
         r#"SELECT count(*) FROM "/n""#,
         r#"SELECT count(n) FROM "/n""#,
         r#"SELECT count(*) FROM "/n" WHERE n >= 0"#,
-        r#"SELECT count(*) FROM at('+1s') WHERE topic = '/n'"#,
+        "SELECT count(*) FROM at('+1s') WHERE topic = '/n'",
         r#"SELECT count(*) FROM "/n" a ASOF JOIN "/n" b MATCH_CONDITION (a.stamp >= b.stamp)"#,
     ] {
         assert_eq!(ints(rows(&database, sql).column(0)), [Some(1)], "{sql}");

@@ -123,7 +123,7 @@ pub fn run(verb: &Record, screen: &Screen) -> anyhow::Result<Outcome> {
     let report = recorder.stop();
     let report = report.map_err(|error| broken(&path, &before, error))?;
     let mut robots = std::iter::once(&mut session).chain(&mut others);
-    if report.topics.is_empty() && !robots.any(|robot| robot.has_answered()) {
+    if report.topics.is_empty() && !robots.any(Session::has_answered) {
         // Nothing is left behind of a robot that was not there.
         let parts = report.parts.files.iter();
         let one = std::iter::once(&path).filter(|_| verb.keep.is_none() && !verb.is_split());
@@ -316,10 +316,8 @@ impl TriggerTopics<'_> {
                 let schema = one.channel.schema.as_deref();
                 schema.is_some_and(|schema| !schema.data.is_empty())
             });
-            if let Some(problem) = defined
-                .filter_map(|one| trigger.problem_on(&one.channel))
-                .next()
-            {
+            let mut defined = defined;
+            if let Some(problem) = defined.find_map(|one| trigger.problem_on(&one.channel)) {
                 screen.warning(problem);
             }
         }
