@@ -14,16 +14,17 @@ use asof_formats::Recording;
 use clap::Args;
 
 use super::Outcome;
-use super::csv::header;
-use super::decoded::Decoders;
 use super::failure::Usage;
 use super::fields::FieldChoice;
 use super::lines::{Lines, Style};
 use super::live::is_robot;
-use super::numbers::counted;
-use super::place::{Opening, Wanted, is_address};
+use super::place::{Opening, Wanted};
 use super::screen::{Output, Screen, is_watched, output, output_of_values};
 use super::select::Select;
+use asof::export::ReportingDecoders;
+use asof::is_address;
+use asof::rows::header;
+use asof::text::counted;
 
 /// Print messages, decoded, one per line
 ///
@@ -318,7 +319,7 @@ fn refuse_several(summary: &Summary, query: &Query) -> anyhow::Result<()> {
 /// Comma-separated rows under one header line.
 struct CsvRows<W: Write> {
     out: W,
-    decoders: Decoders,
+    decoders: ReportingDecoders,
     line: Vec<u8>,
     /// The names of the columns, once written.
     names: Option<Vec<String>>,
@@ -332,7 +333,7 @@ impl<W: Write> CsvRows<W> {
     fn new(out: W, survey: Survey, fields: Projection) -> Self {
         CsvRows {
             out,
-            decoders: Decoders::new(fields).with_survey(survey),
+            decoders: ReportingDecoders::new(fields).with_survey(survey),
             line: Vec::new(),
             names: None,
             last: None,
@@ -393,7 +394,7 @@ impl<W: Write> CsvRows<W> {
                 counted(self.others, "message")
             ));
         }
-        Ok(self.decoders.tell(screen) || self.others > 0)
+        Ok(self.decoders.tell(&screen.reports("")) || self.others > 0)
     }
 }
 

@@ -122,7 +122,7 @@ impl Cluster {
     /// Compiled without the engine.
     #[expect(clippy::unused_self, reason = "the other build has something to do")]
     pub fn run(&self, _screen: &Screen) -> anyhow::Result<Outcome> {
-        Err(anyhow::anyhow!(crate::absent::absent("cluster", "cluster")))
+        Err(anyhow::anyhow!(asof::text::absent("cluster", "cluster")))
     }
 }
 
@@ -186,7 +186,7 @@ impl Status {
         let executors = asof_cluster::executors(&self.scheduler)?;
         let mut out = super::screen::output();
         for one in &executors {
-            let cores = super::numbers::counted(one.cores as u64, "core");
+            let cores = asof::text::counted(one.cores as u64, "core");
             writeln!(out, "{}  {}:{}  {cores}", one.id, one.host, one.port)?;
         }
         out.flush()?;

@@ -4,22 +4,23 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use asof::Recording;
+use asof::files::{Written, refuse_input, refuse_other_format};
+use asof::problems::problems_as_json;
+use asof::text::hint;
 use asof_core::{Problem, Query, Topics};
-use asof_formats::{ConvertOptions, Recording};
+use asof_formats::ConvertOptions;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::Outcome;
 use super::annotated::Annotated;
-use super::bag_metadata::{place_beside, write_beside};
 use super::failure::Usage;
-use super::names::hint;
-use super::numbers::{bytes, counted, shown};
 use super::place::{Opening, Wanted};
-use super::report::problems_as_json;
 use super::screen::{Palette, Screen};
 use super::select::{Patterns, Select, parse_patterns};
-use super::writing::{Chunks, Written, folder_of, refuse_input, refuse_other_format, tell, write};
+use super::writing::{Chunks, tell};
+use asof::text::{bytes, counted, shown};
 
 /// Convert recordings of any format into one MCAP file, in order of time
 ///
@@ -154,10 +155,6 @@ impl Convert {
         for place in &self.places {
             refuse_input(place, &self.output, "converted")?;
         }
-        let beside = self
-            .metadata_yaml
-            .then(|| place_beside(&self.output, self.force))
-            .transpose()?;
         self.chunks.check(screen);
         let definitions = self.opening.definitions(screen)?;
         let wanted = Wanted::chosen(self.select.patterns());
@@ -165,26 +162,22 @@ impl Convert {
             self.opening
                 .open_once(&self.places, &wanted, definitions.clone(), screen)?;
         let recording = Annotated::over(recording, &self.places, screen);
-        let options = ConvertOptions {
-            definitions,
-            ..self.options(&*recording, screen)
+        let recording = Recording::new(recording, &self.places).with_progress(screen.reports(BAR));
+        let options = asof::files::ConvertOptions {
+            conversion: ConvertOptions {
+                definitions,
+                ..self.options(&recording, screen)
+            },
+            writer: self.chunks.options(),
+            force: self.force,
+            metadata_yaml: self.metadata_yaml,
         };
-        let writing = (self.chunks.options(), &options);
-        let written = write(
-            &*recording,
-            &self.output,
-            self.force,
-            writing,
-            (screen, BAR),
-        )?;
-        if let Some(place) = &beside {
-            write_beside(&self.output, place)?;
-        }
-        let done = self.done(&*recording, written);
+        let written = recording.convert(&self.output, &options)?;
+        let done = self.done(&recording, written);
         tell(&done, &done.problems, self.json, screen, print)
     }
 
-    fn options(&self, recording: &dyn Recording, screen: &Screen) -> ConvertOptions {
+    fn options(&self, recording: &Recording, screen: &Screen) -> ConvertOptions {
         let summary = recording.summary();
         let Query { mut topics, range } = self.select.query(&self.places[0], recording, screen);
         if let Some(excluded) = &self.exclude {
@@ -203,8 +196,6 @@ impl Convert {
             attachments: !self.no_attachments,
             metadata: !self.no_metadata,
             keep_latched: !self.no_latched,
-            // Temporary files may be as large as the output; there is room for them beside it.
-            temporary: Some(folder_of(&self.output)),
             ..ConvertOptions::default()
         }
     }
@@ -248,7 +239,7 @@ impl Convert {
         }
     }
 
-    fn done(&self, recording: &dyn Recording, written: Written) -> Done {
+    fn done(&self, recording: &Recording, written: Written) -> Done {
         let Written { size, converted } = written;
         let range = Some(converted.range).filter(|range| !range.is_empty());
         let kept = converted.kept.into_iter().map(|(name, kept)| KeptType {

@@ -13,11 +13,12 @@ use clap::{Args, ValueEnum};
 
 use super::Outcome;
 use super::info;
-use super::newfile::NewFile;
-use super::place::{self, FileOpening, quoted};
+use super::place::{self, FileOpening};
 use super::report::Report;
 use super::screen::{Screen, output};
 use super::serve::Serving;
+use asof::files::NewFile;
+use asof::text::quoted;
 
 /// Make a small recording of a simulated robot, and open it
 ///

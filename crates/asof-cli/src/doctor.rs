@@ -3,19 +3,16 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use asof_core::{Channel, ChannelSummary, Problem, ProblemKind, Query};
-use asof_decode::{ChannelReport, Decoder, Layers, Projection, SchemaError, TableOptions, Tables};
-use asof_formats::Recording;
+use asof::Recording;
+use asof::check::{Diagnosis, DoctorOptions};
+use asof::files::beside;
+use asof::text::{bytes, counted, quoted, shown};
 use clap::Args;
-use serde::Serialize;
 
 use super::Outcome;
 use super::failure::Failures;
 use super::live::is_robot;
-use super::newfile::beside;
-use super::numbers::{bytes, counted, shown};
-use super::place::{Opening, Wanted, quoted};
-use super::report::problems_as_json;
+use super::place::{Opening, Wanted};
 use super::screen::{Palette, Screen, output};
 
 /// Check a recording: read all of it and verify that its parts agree
@@ -61,35 +58,6 @@ pub struct Doctor {
     json: bool,
 }
 
-/// What `doctor --json` prints.
-#[derive(Serialize)]
-struct Diagnosis {
-    path: String,
-    healthy: bool,
-    messages: u64,
-    /// Messages that can be read but not decoded; `None` where that was not tried.
-    undecoded: Option<u64>,
-    /// Those of them without a decoder.
-    unknown: Vec<Unknown>,
-    #[serde(serialize_with = "problems_as_json")]
-    problems: Vec<Problem>,
-    /// Whether something is wrong with the recording itself.
-    #[serde(skip)]
-    is_damaged: bool,
-    #[serde(skip)]
-    size: u64,
-    #[serde(skip)]
-    chunks: u64,
-}
-
-/// Messages of one channel without a decoder.
-#[derive(Serialize)]
-struct Unknown {
-    topic: String,
-    messages: u64,
-    reason: String,
-}
-
 const BAR: &str = "checking [{bar:40}] {decimal_bytes}/{decimal_total_bytes} {eta}";
 
 impl Doctor {
@@ -110,13 +78,12 @@ impl Doctor {
         let file = self
             .opening
             .look_at(&[place.to_owned()], &Wanted::all(), screen)?;
-        let bar = screen.progress(file.summary().size, BAR);
-        let problems = file.check(&mut |done, _| bar.set_position(done));
-        bar.finish_and_clear();
-        let mut diagnosis = diagnosis(place, &*file, problems?)?;
-        if !self.no_decode {
-            diagnosis.decode(&*file)?;
-        }
+        let options = DoctorOptions {
+            decode: !self.no_decode,
+        };
+        let diagnosis = Recording::new(file, &[place.to_owned()])
+            .with_progress(screen.reports(BAR))
+            .doctor(&options)?;
         let mut out = output();
         if self.json {
             serde_json::to_writer(&mut out, &diagnosis).map_err(io::Error::from)?;
@@ -133,110 +100,6 @@ impl Doctor {
     }
 }
 
-fn diagnosis(
-    place: &Path,
-    file: &dyn Recording,
-    problems: Vec<Problem>,
-) -> anyhow::Result<Diagnosis> {
-    let summary = file.summary();
-    let messages = match summary.messages {
-        Some(messages) if problems.is_empty() => messages,
-        // What a damaged file declares about itself is not reliable.
-        _ => readable_messages(file)?,
-    };
-    Ok(Diagnosis {
-        path: place.display().to_string(),
-        healthy: problems.is_empty(),
-        is_damaged: !problems.is_empty(),
-        messages,
-        undecoded: None,
-        unknown: Vec::new(),
-        problems,
-        size: summary.size,
-        chunks: summary.chunks,
-    })
-}
-
-impl Diagnosis {
-    /// Decodes every message, and adds those that fail to the problems, or to the unknown ones.
-    fn decode(&mut self, file: &dyn Recording) -> anyhow::Result<()> {
-        let options = TableOptions {
-            layers: Layers::standard().only("reflection"),
-            ..TableOptions::default()
-        };
-        let mut tables = Tables::read(file, &Query::all(), options)?;
-        for batch in &mut tables {
-            batch?;
-        }
-        let reports = tables.report();
-        let undecoded = reports.iter().map(|report| self.take_note(report)).sum();
-        self.undecoded = Some(undecoded);
-        self.check_unused_schemas(file);
-        self.healthy = self.problems.is_empty() && undecoded == 0;
-        Ok(())
-    }
-
-    /// Adds what is wrong with a channel's messages; returns how many of them could not be decoded.
-    fn take_note(&mut self, report: &ChannelReport) -> u64 {
-        let channel = &report.assignment.channel;
-        let (count, reason) = match report.failures.first() {
-            Some((at, error)) => (report.failed, format!("the first: at {at}, {error}")),
-            None if report.assignment.layer.is_none() => {
-                let declined = report.assignment.declined.last();
-                let reason = declined.map_or("", |(_, reason)| reason);
-                (report.messages, reason.to_owned())
-            }
-            None => return 0,
-        };
-        let is_unknown = report.assignment.layer.is_none() && schema_fault(channel).is_none();
-        if is_unknown {
-            self.unknown.push(Unknown {
-                topic: channel.topic.clone(),
-                messages: count,
-                reason,
-            });
-            return count;
-        }
-        let what = counted(count, "message");
-        self.problems.push(Problem {
-            kind: ProblemKind::BadRecord,
-            offset: None,
-            topic: Some(channel.topic.clone()),
-            message: format!("{what} cannot be decoded; {reason}"),
-        });
-        count
-    }
-
-    /// A channel without messages has a schema, too.
-    fn check_unused_schemas(&mut self, file: &dyn Recording) {
-        let summary = file.summary();
-        let unused = |entry: &&ChannelSummary| entry.messages == Some(0);
-        for entry in summary.channels.iter().filter(unused) {
-            let channel = &entry.channel;
-            if let Some(fault) = schema_fault(channel) {
-                self.problems.push(Problem {
-                    kind: ProblemKind::BadRecord,
-                    offset: None,
-                    topic: Some(channel.topic.clone()),
-                    message: format!("its schema cannot be read: {fault}"),
-                });
-            }
-        }
-    }
-}
-
-/// What is wrong with a channel's schema; `None` where its encoding is unknown, or where it has no schema.
-fn schema_fault(channel: &Channel) -> Option<SchemaError> {
-    let has_schema = channel
-        .schema
-        .as_ref()
-        .is_some_and(|schema| !schema.data.is_empty());
-    match Decoder::new(channel, &Projection::All, &[]).err()? {
-        SchemaError::UnknownEncoding { .. } | SchemaError::NoDefinition { .. } => None,
-        error => has_schema.then_some(error),
-    }
-}
-
 fn print(out: &mut impl Write, place: &Path, found: &Diagnosis, colors: Palette) -> io::Result<()> {
     let Palette {
         title, good, bad, ..
@@ -247,14 +110,9 @@ fn print(out: &mut impl Write, place: &Path, found: &Diagnosis, colors: Palette)
     for problem in &found.problems {
         writeln!(out, "  {}", shown(&problem.to_string()))?;
     }
-    for Unknown {
-        topic,
-        messages,
-        reason,
-    } in &found.unknown
-    {
-        let (topic, reason) = (shown(topic), shown(reason));
-        let what = counted(*messages, "message");
+    for unknown in &found.unknown {
+        let (topic, reason) = (shown(&unknown.topic), shown(&unknown.reason));
+        let what = counted(unknown.messages, "message");
         writeln!(out, "  {topic}: {what} cannot be decoded; {reason}")?;
     }
     let messages = counted(found.messages, "message");
@@ -291,12 +149,4 @@ fn print(out: &mut impl Write, place: &Path, found: &Diagnosis, colors: Palette)
         out,
         "to save what can be saved: asof recover {from} -o {to}"
     )
-}
-
-fn readable_messages(file: &dyn Recording) -> anyhow::Result<u64> {
-    let mut messages = 0;
-    for batch in file.read(&Query::all())? {
-        messages += batch?.len() as u64;
-    }
-    Ok(messages)
 }

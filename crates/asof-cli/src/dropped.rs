@@ -9,8 +9,8 @@ use asof_serve::{Opener, Refusal, ServeOptions, Server};
 use tempfile::TempDir;
 
 use super::compare::Compare;
-use super::newfile::temporary_folder;
 use super::place::open_unmapped;
+use asof::files::temporary_folder;
 
 /// How many drops are open at once, which bounds temporary files; the oldest is closed and its files removed.
 const MOST_LOOKS: usize = 2;

@@ -146,7 +146,7 @@ impl<W: Write> Escaped<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::numbers::is_deceptive;
+    use asof::text::is_deceptive;
 
     fn written(escapes: Escapes, parts: &[&[u8]]) -> String {
         let mut out = Vec::new();

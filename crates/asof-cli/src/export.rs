@@ -2,32 +2,19 @@
 
 use std::path::PathBuf;
 
-use anyhow::anyhow;
-use arrow_array::RecordBatch;
-use arrow_array::cast::AsArray;
-use asof_core::{Query, Source};
-use asof_decode::{Layers, Projection, Survey, TableOptions, Tables, Timeline};
-use asof_formats::Recording;
+use asof::Recording;
+use asof::decode::{Layers, Timeline};
+use asof::export::{ExportFormat, ExportOptions, Shape};
 use clap::{Args, ValueEnum};
-use indicatif::ProgressBar;
 
 use super::Outcome;
 use super::cat::tell_problems;
-use super::decoded::{Decoders, missing_definition};
 use super::failure::Usage;
-use super::fields;
-use super::layers::{Contents, LayerChoice};
-use super::line_files::LineFiles;
+use super::layers::LayerChoice;
 use super::memory;
-use super::newfile::NewFile;
-use super::numbers::{bytes, counted};
-use super::pictures;
 use super::place::{Opening, Wanted};
 use super::screen::Screen;
 use super::select::Select;
-use super::shaped::{Shape, TimeZone};
-use super::table_file::{BATCH_BYTES, Container, TableFile, TableFiles};
-use super::topic_files::{Names, make_folder};
 
 /// Write one table per topic: Parquet, Arrow, CSV or JSON lines; or its pictures
 ///
@@ -129,25 +116,44 @@ enum TimeColumn {
     Stamp,
 }
 
+/// Whether times carry the zone UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum TimeZone {
+    /// Timestamps with the zone UTC, as pandas and polars expect them
+    #[default]
+    Utc,
+    /// The same nanoseconds without a zone: the only ones that DuckDB 2 subtracts and compares
+    None,
+}
+
+impl From<TimeZone> for asof::export::TimeZone {
+    fn from(zone: TimeZone) -> Self {
+        match zone {
+            TimeZone::Utc => asof::export::TimeZone::Utc,
+            TimeZone::None => asof::export::TimeZone::None,
+        }
+    }
+}
+
+impl From<Format> for ExportFormat {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Parquet => ExportFormat::Parquet,
+            Format::Arrow => ExportFormat::Arrow,
+            Format::Csv => ExportFormat::Csv,
+            Format::Ndjson => ExportFormat::Ndjson,
+            Format::Images => ExportFormat::Images,
+            Format::Video => ExportFormat::Video,
+        }
+    }
+}
+
 impl From<TimeColumn> for Timeline {
     fn from(time: TimeColumn) -> Self {
         match time {
             TimeColumn::LogTime => Timeline::LogTime,
             TimeColumn::PublishTime => Timeline::PublishTime,
             TimeColumn::Stamp => Timeline::Stamp,
-        }
-    }
-}
-
-impl Format {
-    const fn extension(self) -> &'static str {
-        match self {
-            Format::Parquet => "parquet",
-            Format::Arrow => "arrow",
-            Format::Csv => "csv",
-            Format::Ndjson => "ndjson",
-            Format::Images => "png",
-            Format::Video => "mp4",
         }
     }
 }
@@ -164,29 +170,31 @@ impl Export {
             &Wanted::chosen(self.select.patterns()),
             screen,
         )?;
-        let mut query = self.select.query(&self.places[0], &*file, screen);
-        let is_of_fields = layers.names().iter().any(|&name| name != "raw");
-        if !self.fields.is_empty() && is_of_fields {
-            fields::narrow(&mut query, &self.fields, &file.summary(), screen)?;
-        }
-        make_folder(&self.output)?;
-        let total = file.summary().messages.unwrap_or(0);
-        let progress = screen.progress(total, "{bar:30} {pos}/{len} messages  {eta} left");
-        let has_damage = match self.format {
-            Format::Parquet | Format::Arrow => {
-                self.tables(layers, &*file, &query, screen, &progress)?
-            }
-            Format::Csv | Format::Ndjson => self.lines(&*file, &query, screen, &progress)?,
-            Format::Images => self.pictures(pictures::Kind::Images, &*file, &query, screen)?,
-            Format::Video => self.pictures(pictures::Kind::Video, &*file, &query, screen)?,
+        let bar = match self.format {
+            Format::Images | Format::Video => "{bar:30} {pos} pictures  {elapsed}",
+            _ => "{bar:30} {pos}/{len} messages  {eta} left",
         };
-        progress.finish_and_clear();
-        let problems = &file.summary().problems;
-        tell_problems(problems, screen);
-        Ok(if has_damage {
-            Outcome::Damaged
+        let file = Recording::new(file, &self.places).with_progress(screen.reports(bar));
+        let options = ExportOptions {
+            format: self.format.into(),
+            query: self.select.query(&self.places[0], &file, screen),
+            fields: self.fields.clone(),
+            timelines: self.times.iter().copied().map(Timeline::from).collect(),
+            layers,
+            file_tables: self.file_tables,
+            shape: Shape {
+                flatten: self.flatten,
+                zone: self.time_zone.into(),
+            },
+            force: self.force,
+        };
+        let is_complete = file.export(&self.output, &options)?;
+        let problems = file.problems();
+        tell_problems(&problems, screen);
+        Ok(if is_complete {
+            Outcome::of(&problems)
         } else {
-            Outcome::of(problems)
+            Outcome::Damaged
         })
     }
 
@@ -228,236 +236,4 @@ impl Export {
         }
         Ok(layers)
     }
-
-    fn projection(&self) -> Projection {
-        if self.fields.is_empty() {
-            Projection::All
-        } else {
-            Projection::any_of(&self.fields)
-        }
-    }
-
-    /// Starts the file of a topic.
-    fn new_file(&self, topic: &str, names: &mut Names) -> anyhow::Result<(NewFile, PathBuf)> {
-        let name = format!("{}.{}", names.of(topic), self.format.extension());
-        let path = self.output.join(name);
-        let new = NewFile::create(&path, |_| self.force)?;
-        Ok((new, path))
-    }
-
-    /// Starts the table of a topic: failing to create the file is an error, failing to make the table is an inner one.
-    fn new_table(
-        &self,
-        topic: &str,
-        batch: &RecordBatch,
-        names: &mut Names,
-    ) -> anyhow::Result<anyhow::Result<TableFile>> {
-        let (new, path) = self.new_file(topic, names)?;
-        let container = match self.format {
-            Format::Arrow => Container::Arrow,
-            _ => Container::Parquet,
-        };
-        Ok(TableFile::start(new, path, batch.schema_ref(), container))
-    }
-
-    fn tables(
-        &self,
-        layers: Layers,
-        file: &dyn Recording,
-        query: &Query,
-        screen: &Screen,
-        progress: &ProgressBar,
-    ) -> anyhow::Result<bool> {
-        let is_of_messages = !layers.names().is_empty();
-        let mut names = Names::default();
-        let mut files = 0;
-        let mut has_damage = false;
-        if self.file_tables || !is_of_messages {
-            files += self.file_tables(&layers, file, &mut names, screen, &mut has_damage)?;
-        }
-        if !is_of_messages {
-            self.tell(files, screen);
-            return Ok(has_damage);
-        }
-        let wants_bytes = layers.names() == ["raw"];
-        let options = TableOptions {
-            layers,
-            projection: self.projection(),
-            timelines: self.times.iter().copied().map(Timeline::from).collect(),
-            bytes: BATCH_BYTES,
-            // What is kept are complete buffers, which would otherwise be complete chunks.
-            shares_buffers: false,
-            ..TableOptions::default()
-        };
-        let mut tables = Tables::read(file, query, options)?;
-        let mut writers = TableFiles::default();
-        let shape = self.shape();
-        for batch in &mut tables {
-            let mut batch = batch?;
-            batch.batch = shape.of(batch.batch)?;
-            progress.inc(batch.batch.num_rows() as u64);
-            let start = |topic: &str, batch: &RecordBatch| self.new_table(topic, batch, &mut names);
-            writers.write(batch, start, screen)?;
-        }
-        let (finished, failed) = writers.finish(screen);
-        files += finished;
-        for report in tables.report() {
-            let topic = &report.assignment.channel.topic;
-            if let Some((at, error)) = report.failures.first() {
-                has_damage = true;
-                let what = counted(report.failed, "message");
-                screen.warning(format_args!(
-                    "{what} on {topic} not decoded; the first: at {at}, {error}"
-                ));
-            }
-            if report.assignment.layer.is_none() {
-                let what = counted(report.messages, "message");
-                let declined = report.assignment.declined.iter();
-                let mut declined = declined.filter(|(layer, _)| &**layer == "reflection");
-                match declined.next() {
-                    // It would have decoded them if it could.
-                    Some((_, reason)) => {
-                        has_damage = true;
-                        screen.warning(format_args!(
-                            "{what} on {topic} not decoded, and left out: {reason}"
-                        ));
-                    }
-                    None => screen.note(format_args!(
-                        "{what} on {topic} left out: no chosen layer takes them"
-                    )),
-                }
-            }
-            if report.assignment.layer.as_deref() == Some("raw") && !wants_bytes {
-                has_damage = true;
-                let what = counted(report.messages, "message");
-                let reason = report.assignment.declined.last();
-                let reason = reason.map_or("", |(_, reason)| reason.as_str());
-                let lacking = missing_definition(&report.assignment.channel);
-                let reason = lacking.as_deref().unwrap_or(reason);
-                screen.warning(format_args!(
-                    "{what} on {topic} not decoded, and written as bytes: {reason}"
-                ));
-            }
-        }
-        self.tell(files, screen);
-        match failed {
-            0 => Ok(has_damage),
-            failed => Err(anyhow!(
-                "{} could not be written; the others are complete",
-                counted(failed, "table")
-            )),
-        }
-    }
-
-    /// Writes the tables of the file itself; returns how many there are.
-    fn file_tables(
-        &self,
-        layers: &Layers,
-        file: &dyn Recording,
-        names: &mut Names,
-        screen: &Screen,
-        has_damage: &mut bool,
-    ) -> anyhow::Result<u64> {
-        let mut files = 0;
-        let mut current: Option<(String, TableFile)> = None;
-        for batch in layers.file_tables(file, &Contents(file)) {
-            let (layer, batch) = batch?;
-            for reason in errors_of(&batch) {
-                *has_damage = true;
-                screen.warning(format_args!("{layer}: {reason}"));
-            }
-            let batch = self.shape().of(batch)?;
-            let table = match &mut current {
-                Some((name, table)) if name == layer => table,
-                _ => {
-                    if let Some((_, table)) = current.take() {
-                        table.finish()?;
-                    }
-                    files += 1;
-                    let table = self.new_table(&format!("_{layer}"), &batch, names)??;
-                    &mut current.insert((layer.to_owned(), table)).1
-                }
-            };
-            table.write(batch)?;
-        }
-        if let Some((_, table)) = current {
-            table.finish()?;
-        }
-        Ok(files)
-    }
-
-    fn lines(
-        &self,
-        file: &dyn Recording,
-        query: &Query,
-        screen: &Screen,
-        progress: &ProgressBar,
-    ) -> anyhow::Result<bool> {
-        let survey = Survey::of(file, query)?;
-        let decoders = Decoders::new(self.projection()).with_survey(survey);
-        let times = [TimeColumn::LogTime, TimeColumn::PublishTime];
-        let times = times.map(|time| self.times.contains(&time));
-        let mut names = Names::default();
-        let mut files = LineFiles::new(self.format == Format::Csv, times, decoders, |topic| {
-            Ok(self.new_file(topic, &mut names)?.0)
-        });
-        for batch in file.read(query)? {
-            let batch = batch?;
-            for message in batch.iter() {
-                files.write(message)?;
-            }
-            progress.inc(batch.len() as u64);
-        }
-        let (count, decoders) = files.finish()?;
-        self.tell(count, screen);
-        Ok(decoders.tell(screen))
-    }
-
-    fn shape(&self) -> Shape {
-        Shape {
-            flatten: self.flatten,
-            zone: self.time_zone,
-        }
-    }
-
-    fn pictures(
-        &self,
-        kind: pictures::Kind,
-        file: &dyn Recording,
-        query: &Query,
-        screen: &Screen,
-    ) -> anyhow::Result<bool> {
-        let total = file.summary().messages.unwrap_or(0);
-        let progress = screen.progress(total, "{bar:30} {pos} pictures  {elapsed}");
-        let place = pictures::PictureFolder {
-            folder: &self.output,
-            force: self.force,
-        };
-        let has_damage = pictures::export(kind, &place, file, query, screen, &progress);
-        progress.finish_and_clear();
-        has_damage
-    }
-
-    fn tell(&self, files: u64, screen: &Screen) {
-        let size: u64 = std::fs::read_dir(&self.output)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter_map(|entry| entry.metadata().ok())
-            .map(|found| found.len())
-            .sum();
-        screen.note(format_args!(
-            "{} in {} ({})",
-            counted(files, "table"),
-            self.output.display(),
-            bytes(size)
-        ));
-    }
-}
-
-/// The errors in a table of the file about what it could not read.
-fn errors_of(batch: &RecordBatch) -> impl Iterator<Item = &str> {
-    let column = batch.column_by_name("error");
-    let texts = column.and_then(|column| column.as_string_opt::<i32>());
-    texts.into_iter().flat_map(|texts| texts.iter().flatten())
 }

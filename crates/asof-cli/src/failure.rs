@@ -8,8 +8,8 @@ use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::Outcome;
-use super::numbers::shown;
 use super::screen::Screen;
+use asof::text::shown;
 
 /// A command line that cannot be executed: exit code 2.
 #[derive(Debug)]
@@ -46,13 +46,17 @@ impl From<anyhow::Error> for Failure {
         };
         if error.chain().any(is_hangup) {
             Failure::Hangup
-        } else if error.is::<Usage>() {
-            Failure::Usage(error)
-        } else if let Some(cause) = error
-            .chain()
-            .next()
-            .and_then(|e| e.downcast_ref::<io::Error>())
+        } else if error.is::<Usage>()
+            || matches!(error.downcast_ref(), Some(asof::Error::Option(_)))
         {
+            Failure::Usage(error)
+        } else if let Some(cause) = error.chain().next().and_then(|error| {
+            let own = error.downcast_ref::<io::Error>();
+            own.or(match error.downcast_ref() {
+                Some(asof::Error::Io(cause)) => Some(cause),
+                _ => None,
+            })
+        }) {
             // Every other system error has context of its own.
             let line = format!("cannot write to the output: {cause}; is the disk full?");
             Failure::Other(error.context(line))

@@ -13,9 +13,9 @@ use serde_json::json;
 
 use super::Outcome;
 use super::fleet::{self, Searching};
-use super::numbers::{duration, shown};
 use super::place;
 use super::screen::{Screen, output};
+use asof::text::{duration, shown};
 
 /// Find recordings of a fleet, and annotated moments in recordings
 ///

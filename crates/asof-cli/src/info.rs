@@ -10,12 +10,12 @@ use clap::Args;
 use super::Outcome;
 use super::failure::Failures;
 use super::layers::LayerChoice;
-use super::numbers::{bytes, counted, duration, grouped, hertz, shown};
 use super::place::{Opening, Wanted};
 use super::report::{Report, TopicReport};
 use super::screen::{Palette, Screen, output};
 use super::select::Select;
 use super::writing::print_problems;
+use asof::text::{bytes, counted, duration, grouped, hertz, shown};
 
 /// Show what is in a recording: topics, types, counts, rates, times, size, problems
 ///

@@ -25,11 +25,11 @@ use self::text::Text;
 use super::Outcome;
 use super::cat::tell_problems;
 use super::failure::Usage;
-use super::names::hint;
-use super::newfile::refuse_same;
 use super::place::{Opening, Wanted};
 use super::screen::{Screen, output};
 use super::select::Span;
+use asof::files::refuse_same;
+use asof::text::hint;
 
 /// Match every message of one topic with messages of others by time
 ///

@@ -1,11 +1,6 @@
-//! The layers that a verb uses, by their names, and the contents of a recording that they read.
+//! The layers that a verb uses, by their names.
 
-use std::collections::BTreeMap;
-
-use asof_core::{AttachmentEntry, MetadataEntry, SourceError};
-use asof_decode::{Beside, Layers};
-use asof_formats::Recording;
-use bytes::Bytes;
+use asof_decode::Layers;
 use clap::Args;
 
 use super::failure::Usage;
@@ -48,18 +43,5 @@ impl LayerChoice {
             .without
             .iter()
             .fold(layers, |layers, name| layers.without(name)))
-    }
-}
-
-/// The contents of a recording beside its messages.
-pub struct Contents<'a>(pub &'a dyn Recording);
-
-impl Beside for Contents<'_> {
-    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
-        self.0.attachment(entry)
-    }
-
-    fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
-        self.0.metadata(entry)
     }
 }

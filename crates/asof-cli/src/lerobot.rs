@@ -11,11 +11,11 @@ use serde_json::json;
 
 use super::Outcome;
 use super::failure::Usage;
-use super::numbers::counted;
-use super::place::quoted;
 use super::screen::{Screen, output};
 use super::signals;
 use asof::lerobot::{DatasetMap, Exported, LerobotError, export};
+use asof::text::counted;
+use asof::text::quoted;
 
 /// Make a dataset for machine learning, in LeRobot's format (version 3)
 ///

@@ -1,14 +1,11 @@
 //! The command line: one file per verb, and what they share.
 //!
-//! `select` has the flags that select messages, `report` the output of `info`; `place` opens files and robots, `newfile`
-//! writes files, `failure` prints errors, and `escaped` keeps names from controlling the terminal. `tests/cli.rs`
+//! `select` has the flags that select messages, `report` the output of `info`; `place` opens files and robots,
+//! `failure` prints errors, and `escaped` keeps names from controlling the terminal. `tests/cli.rs`
 //! holds the output in snapshots; after an intended change, `INSTA_UPDATE=always cargo test -p asof-cli` updates them.
 
-#[cfg(not(all(feature = "live", feature = "cluster")))]
-mod absent;
 mod annotated;
 mod at;
-mod bag_metadata;
 mod cat;
 mod check;
 mod chosen;
@@ -16,8 +13,6 @@ mod cluster;
 mod compare;
 mod completions;
 mod convert;
-mod csv;
-mod decoded;
 mod demo;
 mod description;
 mod doctor;
@@ -25,7 +20,6 @@ mod dropped;
 mod escaped;
 mod export;
 mod failure;
-mod ffmpeg;
 mod fields;
 mod find;
 mod fleet;
@@ -33,34 +27,24 @@ mod info;
 mod join;
 mod layers;
 mod lerobot;
-mod line_files;
 mod lines;
 mod live;
 mod manual;
 mod memory;
 mod moved;
-mod names;
-mod newfile;
-mod numbers;
-mod pictures;
 mod place;
-mod plain_columns;
 mod poses;
 mod pretty;
 mod recover;
 mod report;
 mod screen;
-mod seen;
 mod select;
 mod serve;
-mod shaped;
 mod signals;
 mod split;
 mod sql;
-mod table_file;
 mod tf;
 mod tf_follow;
-mod topic_files;
 mod writing;
 
 use std::ffi::OsString;
@@ -191,6 +175,7 @@ pub fn main() -> ExitCode {
         Err(error) => return failure::of_usage(&error),
     };
     let screen = Screen::new(cli.color, cli.verbose, cli.quiet);
+    asof::files::before_temporary_files(signals::clean_up_on_interrupt);
     let result = match &cli.verb {
         Verb::Demo(demo) => demo.run(&screen),
         Verb::Info(info) => info.run(&screen),

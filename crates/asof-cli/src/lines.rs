@@ -9,10 +9,10 @@ use asof_decode::Projection;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::decoded::Decoders;
-use super::numbers::shown;
 use super::pretty::write_pretty;
 use super::screen::{Screen, is_watched};
+use asof::export::ReportingDecoders;
+use asof::text::shown;
 
 /// What lines look like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl Style {
 pub struct Lines<W: Write> {
     out: W,
     style: Style,
-    decoders: Decoders,
+    decoders: ReportingDecoders,
     line: Vec<u8>,
     parts: HashMap<*const Channel, Parts>,
     /// Keeps the channels whose addresses are in `parts` alive, so that no address is reused.
@@ -81,7 +81,7 @@ impl<W: Write> Lines<W> {
         Lines {
             out,
             style,
-            decoders: Decoders::default(),
+            decoders: ReportingDecoders::default(),
             line: Vec::new(),
             parts: HashMap::new(),
             channels: Vec::new(),
@@ -92,7 +92,7 @@ impl<W: Write> Lines<W> {
     #[must_use]
     pub fn with_fields(self, fields: Projection) -> Self {
         Lines {
-            decoders: Decoders::new(fields),
+            decoders: ReportingDecoders::new(fields),
             ..self
         }
     }
@@ -115,7 +115,7 @@ impl<W: Write> Lines<W> {
     /// Ends the lines and reports what could not be decoded; returns whether anything that should be there is missing.
     pub fn finish(mut self, screen: &Screen) -> io::Result<bool> {
         self.out.flush()?;
-        Ok(self.decoders.tell(screen))
+        Ok(self.decoders.tell(&screen.reports("")))
     }
 
     fn put_json(&mut self, message: MessageRef<'_>) -> io::Result<()> {

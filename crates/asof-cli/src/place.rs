@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
+use asof::files::note_input;
+use asof::{is_address, scheme_of};
 use asof_core::{Channel, SourceError, Stamp, When};
 use asof_formats::{
     DecompressionLimits, Definitions, Notices, OpenOptions, Recording, without_secrets,
@@ -15,9 +17,9 @@ use clap::Args;
 
 use super::chosen::Chosen;
 use super::live;
-use super::newfile::{clean_up_on_interrupt, note_input};
 use super::screen::Screen;
 use super::select::Patterns;
+use super::signals::clean_up_on_interrupt;
 
 /// Flags of every verb that opens recordings or running robots.
 #[derive(Debug, Clone, Default, Args)]
@@ -500,11 +502,6 @@ fn note_missing(recording: &dyn Recording, definitions: &Definitions, screen: &S
     }
 }
 
-/// Whether a place is an address rather than a path.
-pub fn is_address(place: &Path) -> bool {
-    scheme_of(place).is_some()
-}
-
 /// Opens one place.
 pub fn open(place: &Path) -> anyhow::Result<Box<dyn Recording>> {
     open_one(place, &OpenOptions::default())
@@ -569,26 +566,9 @@ fn explained(error: SourceError) -> anyhow::Error {
     anyhow::Error::new(error).context(line)
 }
 
-fn scheme_of(place: &Path) -> Option<&str> {
-    let (scheme, _) = place.to_str()?.split_once("://")?;
-    let is_word = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
-    (!scheme.is_empty() && scheme.chars().all(is_word)).then_some(scheme)
-}
-
 /// A place as shown in messages: an address may carry a password or a signature.
 fn shown_place(place: &Path) -> String {
     without_secrets(&place.display().to_string())
-}
-
-/// A path quoted as one word of a shell, for commands that are shown.
-pub fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%".contains(c);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        text
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
-    }
 }
 
 #[cfg(test)]

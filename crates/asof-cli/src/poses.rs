@@ -11,8 +11,8 @@ use asof_decode::{Layers, TableOptions, Tables};
 use asof_tf::TrajectoryFormat;
 use nalgebra::{Isometry3, Quaternion, Translation3, UnitQuaternion};
 
-use super::numbers::counted;
 use super::screen::{Screen, output};
+use asof::text::counted;
 
 /// A quaternion whose norm is closer to one than this is not normalized.
 const NORM_TOLERANCE: f64 = 1e-6;

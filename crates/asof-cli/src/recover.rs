@@ -3,17 +3,16 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use asof_core::Problem;
-use asof_formats::{ConvertOptions, McapWriterOptions, Recording};
+use asof::Recording;
+use asof::files::{RecoverOptions, Recovered, refuse_input, refuse_other_format};
+use asof::formats::McapWriterOptions;
 use clap::Args;
-use serde::Serialize;
 
 use super::Outcome;
-use super::numbers::{bytes, counted};
 use super::place::FileOpening;
-use super::report::problems_as_json;
 use super::screen::{Palette, Screen};
-use super::writing::{CompressionChoice, Written, refuse_input, refuse_other_format, tell, write};
+use super::writing::{CompressionChoice, tell};
+use asof::text::{bytes, counted};
 
 /// Save what a damaged recording still holds, with new indexes
 ///
@@ -52,20 +51,6 @@ pub struct Recover {
     json: bool,
 }
 
-/// What `recover --json` prints.
-#[derive(Serialize)]
-struct Rescue {
-    path: String,
-    output: String,
-    size: u64,
-    messages: u64,
-    attachments: u64,
-    metadata: u64,
-    lost: u64,
-    #[serde(serialize_with = "problems_as_json")]
-    problems: Vec<Problem>,
-}
-
 const BAR: &str = "saving [{bar:40}] {human_pos}/{human_len} messages {eta}";
 
 impl Recover {
@@ -75,41 +60,25 @@ impl Recover {
         let definitions = self.opening.definitions(screen)?;
         let places = std::slice::from_ref(&self.place);
         let file = self.opening.open_once(places, definitions, screen)?;
-        let writer_options = McapWriterOptions {
-            compression: self.compression.into(),
-            ..McapWriterOptions::default()
+        let file = Recording::new(file, places).with_progress(screen.reports(BAR));
+        let options = RecoverOptions {
+            writer: McapWriterOptions {
+                compression: self.compression.into(),
+                ..McapWriterOptions::default()
+            },
+            force: self.force,
         };
-        let writing = (writer_options, &ConvertOptions::default());
-        let written = write(&*file, &self.output, self.force, writing, (screen, BAR))?;
-        let rescue = self.rescue(&*file, written);
+        let rescue = file.recover(&self.output, &options)?;
         tell(&rescue, &rescue.problems, self.json, screen, print)
-    }
-
-    fn rescue(&self, file: &dyn Recording, written: Written) -> Rescue {
-        let summary = file.summary();
-        let copied = written.converted;
-        Rescue {
-            path: self.place.display().to_string(),
-            output: self.output.display().to_string(),
-            size: written.size,
-            messages: copied.messages,
-            attachments: copied.attachments,
-            metadata: copied.metadata,
-            lost: summary
-                .messages
-                .unwrap_or(0)
-                .saturating_sub(copied.messages),
-            problems: [summary.problems.clone(), copied.problems].concat(),
-        }
     }
 }
 
-fn print(out: &mut dyn Write, rescue: &Rescue, colors: Palette) -> io::Result<()> {
+fn print(out: &mut dyn Write, rescue: &Recovered, colors: Palette) -> io::Result<()> {
     let Palette { good, bad, .. } = colors;
     writeln!(
         out,
         "{good}saved{good:#} {}: {}, {}, {}, {}",
-        rescue.output,
+        rescue.output.display(),
         counted(rescue.messages, "message"),
         counted(rescue.attachments, "attachment"),
         counted(rescue.metadata, "metadata record"),

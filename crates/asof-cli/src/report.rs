@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use asof::problems::problems_as_json;
 use asof_core::{Problem, Query, Source, SourceError, Summary, TimeRange};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
-use super::numbers::seconds_between;
+use asof::text::seconds_between;
 
 /// The output of `info --json`. The names and their order are stable.
 #[derive(Debug, Serialize)]
@@ -71,17 +72,6 @@ pub struct AttachmentReport {
 pub struct MetadataReport {
     pub name: String,
     pub offset: u64,
-}
-
-/// A problem in JSON: `{kind, offset?, topic?, message}`.
-#[derive(Serialize)]
-struct ProblemReport<'a> {
-    kind: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    offset: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    topic: Option<&'a str>,
-    message: &'a str,
 }
 
 /// What makes two channels one entry: topic, type, encoding, schema encoding.
@@ -195,19 +185,6 @@ impl Report {
             profile: summary.profile.clone(),
         }
     }
-}
-
-/// Problems as JSON lists them.
-pub fn problems_as_json<S: Serializer>(
-    problems: &[Problem],
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(problems.iter().map(|problem| ProblemReport {
-        kind: problem.kind.name(),
-        offset: problem.offset,
-        topic: problem.topic.as_deref(),
-        message: &problem.message,
-    }))
 }
 
 fn key(channel: &asof_core::Channel) -> Key {

@@ -2,14 +2,16 @@
 
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anstyle::{AnsiColor, Style};
+use asof::{Event, Progress};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::escaped::{Escaped, Escapes};
-use super::numbers::shown;
+use asof::text::shown;
 
 /// When colours are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -116,6 +118,20 @@ impl Screen {
             Ok(style) => bar.with_style(style),
             Err(_) => bar,
         }
+    }
+
+    /// What the library reports: notes and warnings, and a progress bar of this template.
+    pub fn reports(&self, template: &'static str) -> Progress {
+        let (screen, bar) = (self.clone(), OnceLock::new());
+        Progress::to(move |event| match event {
+            Event::Note(text) => screen.note(text),
+            Event::Warning(text) => screen.warning(text),
+            Event::Done { done, total } => {
+                let bar: &ProgressBar = bar.get_or_init(|| screen.progress(total, template));
+                bar.set_position(done);
+            }
+            _ => {}
+        })
     }
 
     fn palette_for(&self, stream: &impl IsTerminal) -> Palette {

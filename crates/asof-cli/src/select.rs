@@ -6,9 +6,9 @@ use asof_catalogue::NamePattern;
 use asof_core::{Query, Source, Stamp, TimeRange, Topics, When};
 use clap::Args;
 
-use super::names::hint;
-use super::place::quoted;
 use super::screen::Screen;
+use asof::text::hint;
+use asof::text::quoted;
 
 /// Selects messages.
 #[derive(Debug, Args)]

@@ -25,12 +25,13 @@ use super::failure::Usage;
 use super::fleet::{CataloguePlace, FleetList};
 use super::live::{Snapshots, is_robot};
 use super::memory;
-use super::newfile::{clean_up_on_interrupt, remove_unfinished};
 use super::place::{Opening, Wanted};
 use super::screen::{Screen, output};
 use super::select::{Patterns, parse_patterns};
 use super::signals;
+use super::signals::clean_up_on_interrupt;
 use super::sql::{FLIGHT_PORT, Flight, Flying, Served};
+use asof::files::remove_unfinished;
 
 /// Show recordings or a running robot in the browser, and to Foxglove and Lichtblick
 ///
@@ -578,7 +579,7 @@ fn fingerprint_of(places: &[PathBuf]) -> anyhow::Result<String> {
 
 fn fingerprint(place: &Path) -> anyhow::Result<String> {
     #[cfg(feature = "remote")]
-    if super::place::is_address(place) {
+    if asof::is_address(place) {
         return Ok(asof_formats::version_at(&place.display().to_string())?);
     }
     let cannot = || format!("cannot read {}", place.display());

@@ -19,6 +19,16 @@ pub fn on_end(act: impl Fn(i32) + Send + 'static) -> io::Result<bool> {
     Ok(true)
 }
 
+/// From here on an interrupt removes temporary files: unfinished ones, and those that
+/// recordings were unpacked into.
+pub fn clean_up_on_interrupt() {
+    // A verb that has installed its own handler keeps it.
+    let _ = on_end(|code| {
+        asof::files::remove_unfinished();
+        std::process::exit(code);
+    });
+}
+
 #[cfg(unix)]
 fn listen(act: impl Fn(i32) + Send + 'static) -> io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};

@@ -14,12 +14,13 @@ use serde::Serialize;
 use super::Outcome;
 use super::cat::tell_problems;
 use super::failure::Usage;
-use super::names::hint;
-use super::place::{Opening, Wanted, quoted};
+use super::place::{Opening, Wanted};
 use super::poses;
 use super::screen::{Screen, output};
 use super::select::{Patterns, TopicChoice, parse_patterns};
 use super::tf_follow;
+use asof::text::hint;
+use asof::text::quoted;
 
 /// The time between two answers of --follow, in nanoseconds.
 const FOLLOW_STEP: i64 = 1_000_000_000;

@@ -12,9 +12,8 @@ use asof_tf::{
 use serde_json::json;
 
 use super::failure::Usage;
-
-use super::numbers::{hertz, shown};
 use super::screen::{Screen, output};
+use asof::text::{hertz, shown};
 
 /// How long to wait for messages at a time.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

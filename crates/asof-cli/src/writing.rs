@@ -1,24 +1,15 @@
 //! Writes recordings into new MCAP files, for the verbs that do so.
 
-use std::collections::HashSet;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use asof_core::Problem;
-use asof_formats::{
-    Compression, ConvertError, ConvertOptions, Converted, McapWriter, McapWriterOptions, Recording,
-    convert, profile_of,
-};
+use asof_formats::{Compression, McapWriterOptions};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::Outcome;
-use super::failure::Usage;
-use super::newfile::{NewFile, refuse_same};
-use super::numbers::shown;
-use super::place::{is_address, quoted};
 use super::screen::{Palette, Screen, output};
+use asof::text::shown;
 
 /// How chunks are written.
 #[derive(Debug, Args)]
@@ -76,49 +67,6 @@ impl Chunks {
     }
 }
 
-/// What was written: the size in bytes, and the counts.
-pub struct Written {
-    pub size: u64,
-    pub converted: Converted,
-}
-
-/// Writes a recording to a file that appears when it is complete, with a progress bar.
-pub fn write(
-    recording: &dyn Recording,
-    path: &Path,
-    force: bool,
-    writing: (McapWriterOptions, &ConvertOptions),
-    (screen, bar): (&Screen, &str),
-) -> anyhow::Result<Written> {
-    let summary = recording.summary();
-    let failed = |error: anyhow::Error| {
-        let line = format!("{}: {error}", path.display());
-        error.context(line)
-    };
-    let (mut writer_options, options) = writing;
-    writer_options.profile = profile_of(&summary, options);
-    let new = NewFile::create(path, |_| force)?;
-    let mut writer =
-        McapWriter::new(new.writer()?, writer_options).map_err(|error| failed(error.into()))?;
-    let bar = screen.progress(summary.messages.unwrap_or(0), bar);
-    let converted = convert(recording, &mut writer, options, &mut |done| {
-        bar.set_position(done);
-    });
-    bar.finish_and_clear();
-    let converted = converted.map_err(|error| match error {
-        ConvertError::Write(_) | ConvertError::Sort(_) => failed(error.into()),
-        other => other.into(),
-    })?;
-    writer.finish().map_err(|error| failed(error.into()))?;
-    new.finish()?;
-    let found = std::fs::metadata(path);
-    let found = found.with_context(|| format!("cannot find {} any more", path.display()))?;
-    Ok(Written {
-        size: found.len(),
-        converted,
-    })
-}
-
 /// Prints the result, for programs or for people; returns the outcome, by the problems.
 pub fn tell<T: Serialize>(
     done: &T,
@@ -151,77 +99,6 @@ pub fn print_problems(out: &mut dyn Write, problems: &[Problem]) -> io::Result<(
         writeln!(out, "  and {} more", problems.len() - PROBLEMS_SHOWN)?;
     }
     Ok(())
-}
-
-/// Refuses to overwrite the input, also where that is a file in a folder, or described by one.
-pub fn refuse_input(place: &Path, output: &Path, word: &str) -> anyhow::Result<()> {
-    // A file that does not exist yet cannot be an input.
-    if std::fs::metadata(output).is_err() {
-        return Ok(());
-    }
-    refuse_same(place, output, word)?;
-    let is_description = place
-        .file_name()
-        .and_then(|name| name.to_str())
-        .is_some_and(|name| name.ends_with("metadata.yaml"));
-    let folder = if is_description {
-        folder_of(place)
-    } else {
-        place.to_owned()
-    };
-    refuse_any_in(&folder, output, word, &mut HashSet::new())
-}
-
-/// Refuses names with the extension of another format than MCAP.
-pub fn refuse_other_format(output: &Path) -> anyhow::Result<()> {
-    if output == Path::new("-") {
-        return Err(Usage::error(
-            "an MCAP file cannot be written to a pipe; name a file with -o",
-        ));
-    }
-    if is_address(output) {
-        return Err(Usage::error(format!(
-            "cannot write to {}: name a file on this machine with -o, and upload it",
-            output.display()
-        )));
-    }
-    let extension = output.extension().and_then(|extension| extension.to_str());
-    match extension.map(str::to_ascii_lowercase).as_deref() {
-        Some("bag" | "active" | "db3" | "ulg" | "zst" | "zstd") => Err(Usage::error(format!(
-            "the output is MCAP, but {} is named like another format; name it {}",
-            output.display(),
-            quoted(&output.with_extension("mcap"))
-        ))),
-        _ => Ok(()),
-    }
-}
-
-/// Links may form cycles, so each folder is visited once.
-fn refuse_any_in(
-    folder: &Path,
-    output: &Path,
-    word: &str,
-    known: &mut HashSet<PathBuf>,
-) -> anyhow::Result<()> {
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        return Ok(());
-    };
-    let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    if !known.insert(real) {
-        return Ok(());
-    }
-    entries.flatten().try_for_each(|entry| {
-        refuse_same(&entry.path(), output, word)?;
-        refuse_any_in(&entry.path(), output, word, known)
-    })
-}
-
-/// The folder of a file that exists or will exist.
-pub fn folder_of(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => PathBuf::from("."),
-    }
 }
 
 /// Bytes, also with binary thousands and millions.

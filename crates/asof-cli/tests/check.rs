@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use asof::formats::{McapWriter, McapWriterOptions};
-use asof::{Channel, Message, Query, Schema, Source, Stamp};
+use asof::{Channel, Message, Query, Schema, Stamp};
 use common::Folder;
 use serde_json::Value;
 

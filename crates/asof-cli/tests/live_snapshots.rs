@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use asof::live::ros::QosProfile;
 use asof::live::{PublisherOptions, Robot, TopicPublisher};
-use asof::{Query, Source, Stamp};
+use asof::{Query, Stamp};
 use asof_core::testing::eventually;
 use common::Folder;
 

@@ -426,7 +426,7 @@ fn what_is_played_is_received_by_another_asof_as_it_was_recorded() {
         let messages = batches.iter().flat_map(asof::Batch::iter);
         messages.map(|message| message.payload.to_vec()).collect()
     };
-    let sent = payloads(&*file, "/odom");
+    let sent = payloads(&file, "/odom");
     assert!(sent.len() > 10);
     asof_core::testing::eventually("all that was sent", || {
         payloads(&source, "/robot/odom").len() >= sent.len()
@@ -435,7 +435,7 @@ fn what_is_played_is_received_by_another_asof_as_it_was_recorded() {
     assert!(payloads(&source, "/odom").is_empty());
     assert_eq!(
         payloads(&source, "/tf_static"),
-        payloads(&*file, "/tf_static")
+        payloads(&file, "/tf_static")
     );
     assert!(payloads(&source, "/clock").len() > 5);
     let known = source.summary();

@@ -127,6 +127,9 @@ pub enum SourceError {
         /// What is wrong, and what to do.
         reason: String,
     },
+    /// The caller stopped it.
+    #[error("cancelled")]
+    Cancelled,
 }
 
 /// A pointer to a source is a source.

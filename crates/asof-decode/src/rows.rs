@@ -78,7 +78,7 @@ pub enum RowsError {
 
 impl RowsError {
     /// The error for a missing topic, with some that exist.
-    pub(crate) fn no_such_topic(topic: impl Into<String>, topics: &[&str]) -> Self {
+    pub fn no_such_topic(topic: impl Into<String>, topics: &[&str]) -> Self {
         let mut known = topics[..topics.len().min(NAMED_TOPICS)].join(", ");
         if topics.len() > NAMED_TOPICS {
             known.push_str(", …");

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-use asof::{Batch, Batches, Growth, Query, Recording, Source, SourceError, Stamp, Summary, Topics};
+use asof::formats::Recording;
+use asof::{Batch, Batches, Growth, Query, Source, SourceError, Stamp, Summary, Topics};
 use pyo3::prelude::*;
 
 use crate::errors::{Failure, Result};

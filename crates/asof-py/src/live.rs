@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use asof::live::{LiveError, LiveWindow, Robot as Session, Sample};
 use asof::window::sync::{ApproximateTime, ExactTime, SharedSynchronizer, Stamped, Synchronizer};
 use asof::window::{Bounds, Connection, Entry, Recent, WaitError};
-use asof::{Batch, Recording, Stamp, When};
+use asof::formats::Recording;
+use asof::{Batch, Stamp, When};
 use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
 

@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 
 use asof::catalogue::NamePattern;
 use asof::decode::{TopicOptions, TopicTable};
-use asof::{Query, Recording, Source as _, Stamp, TimeRange, Topics};
+use asof::formats::Recording;
+use asof::{Query, Stamp, TimeRange, Topics};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -66,7 +67,7 @@ impl Source {
     #[staticmethod]
     fn open(py: Python<'_>, places: Vec<PathBuf>) -> PyResult<Self> {
         let open = move || asof::open_all(&places).map_err(Failure::from);
-        let recording = Arc::from(awaited(py, open)?);
+        let recording = Arc::clone(awaited(py, open)?.source());
         Ok(Source { recording })
     }
 

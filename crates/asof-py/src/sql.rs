@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use asof::Recording;
+use asof::formats::Recording;
 
 use crate::errors::{Failure, Result};
 #[cfg(feature = "sql")]

@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use asof::align::{AlignOptions, Aligned, Rule};
+//! use asof::align::{AlignOptions, Rule};
 //! # let folder = tempfile::tempdir()?;
 //! # let path = folder.path().join("run.mcap");
 //! # let mut writer = asof::formats::McapWriter::create(&path, Default::default())?;
@@ -14,8 +14,7 @@
 //! # writer.finish()?;
 //! let recording = asof::open(&path)?;
 //! let options = AlignOptions { rule: Rule::nearest().within(Duration::from_nanos(5)), ..AlignOptions::default() };
-//! let joined = Aligned::join(&*recording, "/odom", &["/imu"], options)?;
-//! for batch in joined.read(&*recording)? {
+//! for batch in recording.join("/odom", &["/imu"], options)?.batches()? {
 //!     let batch = batch?;
 //!     assert!(batch.column_by_name("/imu.x").is_some());
 //! }

@@ -259,7 +259,7 @@ pub fn export(
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(LerobotError::Interrupted),
         };
-        dataset.add(&*recording, &mut told)?;
+        dataset.add(&recording, &mut told)?;
     }
     let exported = dataset.finish()?;
     place(making, folder)?;

@@ -1,10 +1,10 @@
 //! What did the robot know, as of time t?
 //!
-//! [`open`] a recording or a running robot, then read the messages of a time range ([`Source::read`]), or the last message
-//! of every topic as of an instant ([`Source::latest_at`]).
+//! [`open`] a recording or a running robot: a [`Recording`]. It answers what was known at an instant ([`Recording::at`]), has
+//! topics ([`Recording::topic`]) that are tables, columns and structs, and does what the command `asof` does.
 //!
 //! ```
-//! use asof::{Message, Query, Stamp, Topics};
+//! use asof::{Message, Stamp, When};
 //! use asof::formats::{McapWriter, McapWriterOptions};
 //! # use std::sync::Arc;
 //! # let folder = tempfile::tempdir()?;
@@ -22,17 +22,46 @@
 //!
 //! // … and where it was, as of 1.5 s.
 //! let recording = asof::open(&path)?;
-//! let known = recording.latest_at(&Topics::All, "1.5".parse()?)?;
+//! let known = recording.at("+1.5s".parse::<When>()?)?;
 //! assert_eq!(known.get(0).map(|message| message.payload), Some(&b"hall"[..]));
 //!
-//! let messages = recording.read(&Query::topics(["/room"]))?.map(|batch| batch.map(|b| b.len()));
+//! let messages = recording.topic("/room")?.batches()?.map(|batch| batch.map(|b| b.len()));
 //! assert_eq!(messages.sum::<Result<usize, _>>()?, 3);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! The command `asof` is the crate `asof-cli`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+mod error;
+mod progress;
+#[cfg(feature = "sql")]
+mod query;
+mod recording;
+mod table;
+mod topic;
+
+pub use error::Error;
+pub use progress::{Event, Progress};
+pub use recording::Recording;
+pub use table::{Table, TableBatches};
+pub use topic::Topic;
+
+/// Recordings checked against expectations, compared, and examined.
+pub mod check;
+/// Tables, lines and pictures in files.
+#[cfg(feature = "export")]
+pub mod export;
+/// New files: recordings converted, split and recovered.
+pub mod files;
+/// Problems as JSON.
+pub mod problems;
+/// Rows as text: JSON, comma-separated values, and tables for people.
+#[cfg(feature = "export")]
+pub mod rows;
+/// Numbers and names as people read them.
+pub mod text;
 
 /// Topics side by side, as Arrow tables: joined by time, or resampled at a fixed rate.
 pub mod align;
@@ -57,7 +86,6 @@ pub use asof_decode as decode;
 pub use asof_decode::{Rows, arrow, messages};
 /// Access to single formats, and the MCAP writer.
 pub use asof_formats as formats;
-pub use asof_formats::Recording;
 /// Running robots: windows over live topics, and all of them as a source.
 #[cfg(feature = "live")]
 pub use asof_live as live;
@@ -90,8 +118,11 @@ pub use asof_window as window;
 /// # Errors
 /// When there is no such file, its format is unknown, or the robot's address is invalid; the error includes a way on.
 /// A robot that is not there yet is not an error: the connection is retried in the background.
-pub fn open(place: impl AsRef<Path>) -> Result<Box<dyn Recording>, SourceError> {
-    let place = place.as_ref();
+pub fn open(place: impl AsRef<Path>) -> Result<Recording, SourceError> {
+    open_all(&[place])
+}
+
+fn open_source(place: &Path) -> Result<Box<dyn formats::Recording>, SourceError> {
     match place.to_str().filter(|text| is_robot(text)) {
         Some(address) => open_robot(address),
         None => formats::open(place),
@@ -113,30 +144,46 @@ pub fn is_robot(place: &str) -> bool {
     scheme.is_some_and(|scheme| ROBOTS.contains(&scheme))
 }
 
+/// Whether a place is an address rather than a path.
+pub fn is_address(place: &Path) -> bool {
+    scheme_of(place).is_some()
+}
+
+/// The scheme of an address; `None` for a path.
+pub fn scheme_of(place: &Path) -> Option<&str> {
+    let (scheme, _) = place.to_str()?.split_once("://")?;
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    (!scheme.is_empty() && scheme.chars().all(is_word)).then_some(scheme)
+}
+
 /// Opens several places as one, merged by time.
 ///
 /// # Errors
 /// When one of them cannot be opened, as [`open`]; or none is given.
-pub fn open_all<P: AsRef<Path>>(places: &[P]) -> Result<Box<dyn Recording>, SourceError> {
-    match places {
-        [] => formats::open_all(places, &formats::OpenOptions::default()),
-        [place] => open(place),
+pub fn open_all<P: AsRef<Path>>(places: &[P]) -> Result<Recording, SourceError> {
+    let named: Vec<PathBuf> = places
+        .iter()
+        .map(|place| place.as_ref().to_owned())
+        .collect();
+    let source = match places {
+        [] => formats::open_all(places, &formats::OpenOptions::default())?,
+        [place] => open_source(place.as_ref())?,
         places => {
-            let named = |place: &P| {
+            let part = |place: &P| {
                 let name = place.as_ref().display().to_string();
-                Ok((name, open(place)?))
+                Ok((name, open_source(place.as_ref())?))
             };
-            let parts = places
-                .iter()
-                .map(named)
-                .collect::<Result<_, SourceError>>()?;
-            Ok(Box::new(formats::Merged::new(parts)))
+            let parts = places.iter().map(part);
+            Box::new(formats::Merged::new(
+                parts.collect::<Result<_, SourceError>>()?,
+            ))
         }
-    }
+    };
+    Ok(Recording::new(source, &named))
 }
 
 #[cfg(feature = "live")]
-fn open_robot(address: &str) -> Result<Box<dyn Recording>, SourceError> {
+fn open_robot(address: &str) -> Result<Box<dyn formats::Recording>, SourceError> {
     match live::open(address) {
         Ok(robot) => Ok(Box::new(robot)),
         Err(error) => Err(SourceError::Unreadable {
@@ -147,7 +194,7 @@ fn open_robot(address: &str) -> Result<Box<dyn Recording>, SourceError> {
 }
 
 #[cfg(not(feature = "live"))]
-fn open_robot(address: &str) -> Result<Box<dyn Recording>, SourceError> {
+fn open_robot(address: &str) -> Result<Box<dyn formats::Recording>, SourceError> {
     Err(SourceError::Unreadable {
         place: address.to_owned(),
         reason: "it is a running robot, and this build cannot listen to one; build it with the feature `live`"

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use asof::Source as _;
 use asof::tf::TransformBuffer;
 
 #[test]
@@ -25,7 +24,7 @@ fn of_recordings_of_others_all_is_read_or_the_trouble_is_told() {
                 let name = entry.channel.type_name();
                 entry.messages != Some(0) && kinds.iter().any(|kind| name.contains(kind))
             });
-            let Ok(loaded) = TransformBuffer::from_source(recording.as_ref()) else {
+            let Ok(loaded) = TransformBuffer::from_source(&recording) else {
                 continue;
             };
             tried += 1;

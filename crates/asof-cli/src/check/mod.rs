@@ -1,30 +1,24 @@
 //! `asof check`
 
 mod diff;
-mod expectations;
-mod judge;
-mod propose;
-mod queries;
 mod reports;
-mod survey;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
-use asof_formats::Recording;
+use asof::Recording;
+use asof::check::{CheckReport, Expectations, junit};
+use asof::files::{NewFile, note_input};
+use asof::text::counted;
 use clap::Args;
 
 pub use diff::Diff;
-use expectations::Expectations;
-use reports::{Report, junit};
+use reports::write_text;
 
 use super::Outcome;
 use super::cat::tell_problems;
 use super::failure::{Failures, Usage};
-use super::newfile::{NewFile, note_input};
-use super::numbers::counted;
 use super::place::{Opening, Wanted};
 use super::screen::{Screen, output};
 
@@ -118,7 +112,7 @@ impl Check {
                 serde_json::to_writer(&mut out, report).map_err(std::io::Error::from)?;
                 writeln!(out)?;
             } else {
-                report.write_text(&mut out, screen.palette(), self.all)?;
+                write_text(report, &mut out, screen.palette(), self.all)?;
             }
         }
         out.flush()?;
@@ -136,21 +130,19 @@ impl Check {
         place: &Path,
         expectations: &Expectations,
         screen: &Screen,
-    ) -> anyhow::Result<(Report, bool)> {
+    ) -> anyhow::Result<(CheckReport, bool)> {
         let places = [place.to_owned()];
         let recording = self.opening.look_at(&places, &Wanted::all(), screen)?;
-        let recording: Arc<dyn Recording> = Arc::from(recording);
-        let (mut verdicts, undecoded) = judge::judge(expectations, &*recording)?;
-        verdicts.extend(queries::judge(&expectations.sql, place, &recording)?);
-        let problems = &recording.summary().problems;
-        tell_problems(problems, screen);
-        if undecoded > 0 {
-            let (what, place) = (counted(undecoded, "message"), place.display());
+        let recording = Recording::new(recording, &places);
+        let report = recording.check(expectations)?;
+        let problems = recording.problems();
+        tell_problems(&problems, screen);
+        if report.undecoded > 0 {
+            let (what, place) = (counted(report.undecoded, "message"), place.display());
             screen.warning(format_args!("{what} of {place} not decoded"));
         }
-        let path = asof_formats::without_secrets(&place.display().to_string());
-        let is_damaged = undecoded > 0 || !problems.is_empty();
-        Ok((Report::new(path, verdicts), is_damaged))
+        let is_damaged = report.undecoded > 0 || !problems.is_empty();
+        Ok((report, is_damaged))
     }
 
     fn propose(&self, screen: &Screen) -> anyhow::Result<Outcome> {
@@ -159,8 +151,9 @@ impl Check {
         };
         let places = [place.clone()];
         let recording = self.opening.look_at(&places, &Wanted::all(), screen)?;
-        let expectations = propose::propose(&*recording)?;
-        let text = toml::to_string(&expectations).context("cannot write expectations as TOML")?;
+        let recording = Recording::new(recording, &places);
+        let expectations = recording.expectations()?;
+        let text = expectations.to_toml()?;
         if let Some(path) = &self.file {
             let new = NewFile::create(path, |_| self.force)?;
             new.writer()?.write_all(text.as_bytes())?;
@@ -185,18 +178,10 @@ fn is_report(path: &Path) -> bool {
 }
 
 fn read(file: &Path) -> anyhow::Result<Expectations> {
-    let name = file.display();
+    let name = file.display().to_string();
     note_input(file);
     let text = std::fs::read_to_string(file).with_context(|| {
         format!("cannot read {name}; `asof check GOOD --write -f {name}` proposes one")
     })?;
-    toml::from_str(&text).map_err(|error| {
-        let line = error.span().map_or(1, |span| {
-            text[..span.start.min(text.len())].matches('\n').count() + 1
-        });
-        anyhow!(
-            "{name}, line {line}: {}",
-            error.message().replace('\n', "; ")
-        )
-    })
+    Ok(Expectations::from_toml(&name, &text)?)
 }

@@ -15,10 +15,10 @@ use serde_json::json;
 
 use super::CataloguePlace;
 use crate::Outcome;
-use crate::newfile::clean_up_on_interrupt;
-use crate::numbers::{counted, grouped};
 use crate::place::parse_time;
 use crate::screen::{Screen, output};
+use crate::signals::clean_up_on_interrupt;
+use asof::text::{counted, grouped};
 
 /// Index a folder or a bucket of recordings as one database
 ///

@@ -7,9 +7,9 @@ use asof_catalogue::{RecordingRow, Search};
 use asof_formats::Recording;
 
 use super::CataloguePlace;
-use crate::numbers::counted;
 use crate::place::Opening;
 use crate::screen::Screen;
+use asof::text::counted;
 
 /// A recording of a catalogue.
 pub struct Catalogued {

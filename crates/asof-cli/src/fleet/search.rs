@@ -10,8 +10,8 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::CataloguePlace;
-use crate::numbers::{duration, grouped, shown};
 use crate::select::names_in;
+use asof::text::{duration, grouped, shown};
 
 /// Selects recordings of a catalogue.
 #[derive(Debug, Default, Args)]

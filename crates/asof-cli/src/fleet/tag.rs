@@ -11,8 +11,8 @@ use super::CataloguePlace;
 use super::search::row_as_json;
 use crate::Outcome;
 use crate::failure::Usage;
-use crate::numbers::shown;
 use crate::screen::{Screen, output};
+use asof::text::shown;
 
 /// Tag a recording, without touching the file
 ///

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use asof_core::{Batch, Channel, Message, MessageRef, Source, Stamp};
 use asof_decode::{Decoder, Projection, SchemaError};
 
-use crate::decoded::Decoders;
 use crate::failure::Usage;
-use crate::numbers::shown;
 use crate::screen::Screen;
+use asof::export::ReportingDecoders;
+use asof::text::shown;
 
 /// The requested fields.
 #[derive(Debug, Clone, Default)]
@@ -29,7 +29,7 @@ pub(super) struct Fields {
 struct Known {
     /// Kept so that the address is not reused.
     channel: Arc<Channel>,
-    decoders: Decoders,
+    decoders: ReportingDecoders,
     /// Paths of bytes that are not shown.
     left_out: Vec<String>,
     /// Whether none of the chosen fields exists.
@@ -142,7 +142,7 @@ impl Fields {
                     shown(&paths)
                 ));
             }
-            has_damage |= known.decoders.tell(screen);
+            has_damage |= known.decoders.tell(&screen.reports(""));
         }
         has_damage
     }
@@ -157,7 +157,7 @@ impl Fields {
             Known {
                 channel: Arc::clone(&message.channel),
                 has_nothing: matches!(decoder, Err(SchemaError::NoSuchField { .. })),
-                decoders: Decoders::new(projection),
+                decoders: ReportingDecoders::new(projection),
                 left_out,
                 names: None,
             }

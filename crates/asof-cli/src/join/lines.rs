@@ -10,8 +10,8 @@ use super::fields::Fields;
 use super::text::Text;
 use super::{Item, On, Sink, offset};
 use crate::lines::shortened;
-use crate::numbers::shown;
 use crate::screen::Screen;
+use asof::text::shown;
 
 /// Writes one line per row.
 pub(super) struct Lines {

@@ -13,8 +13,8 @@ use asof_window::sync::{Align, AlignedRow};
 use super::stamps::Stamps;
 use super::{Item, Join, On, Sink};
 use crate::failure::Usage;
-use crate::numbers::{counted, shown};
 use crate::screen::Screen;
+use asof::text::{counted, shown};
 
 /// How many messages of one topic, and anchors, may wait.
 const MOST_WAITING: usize = 20_000;

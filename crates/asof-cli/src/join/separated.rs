@@ -11,8 +11,8 @@ use super::fields::{Fields, sample};
 use super::lines::Shown;
 use super::text::Text;
 use super::{Item, Join, Sink, offset};
-use crate::numbers::{counted, shown};
 use crate::screen::Screen;
+use asof::text::{counted, shown};
 
 /// Writes one line per row, below a header.
 ///

@@ -17,10 +17,10 @@ use asof_window::sync::{AlignedRow, Match};
 use super::fields::sample;
 use super::lines::nearer;
 use super::{Item, Join, Sink, offset};
-use crate::newfile::NewFile;
-use crate::numbers::{counted, shown};
 use crate::screen::Screen;
-use crate::table_file::{BATCH_BYTES, Container, TableFile};
+use asof::export::{BATCH_BYTES, Container, TableFile};
+use asof::files::NewFile;
+use asof::text::{counted, shown};
 
 /// At most this many rows are written together.
 const BATCH_ROWS: usize = 4096;
@@ -101,7 +101,7 @@ impl Joined {
         columns.push(Arc::new(early));
         self.bytes = 0;
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns)?;
-        self.table.write(batch)
+        Ok(self.table.write(batch)?)
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use crate::newfile::NewFile;
+use asof::files::NewFile;
 
 /// The output: the screen, or a file that appears when it is complete.
 pub(super) enum Text {
@@ -23,7 +23,7 @@ impl Text {
         self.flush()?;
         match self {
             Text::Screen(_) => Ok(()),
-            Text::File(new, _) => new.finish(),
+            Text::File(new, _) => Ok(new.finish()?),
         }
     }
 }

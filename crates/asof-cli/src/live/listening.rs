@@ -17,9 +17,9 @@ use parking_lot::Mutex;
 
 use super::robot::{Session, TICK};
 use super::{Connection, Place};
-use crate::numbers::counted;
 use crate::place::{Opening, Wanted};
 use crate::screen::{Screen, show_at_once};
+use asof::text::counted;
 
 /// How long a robot is listened to by verbs that look at it.
 const LISTEN_TIME: Duration = Duration::from_secs(2);

@@ -389,7 +389,7 @@ pub fn stop_on_signals() -> anyhow::Result<()> {
 pub fn absent(url: &str) -> anyhow::Error {
     anyhow::anyhow!(
         "cannot connect to {url}: {}",
-        crate::absent::absent("live support", "live")
+        asof::text::absent("live support", "live")
     )
 }
 

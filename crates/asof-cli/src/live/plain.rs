@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use asof_core::Stamp;
 use asof_live::TopicRate;
 
-use crate::numbers::{bytes, grouped, hertz, shown};
 use crate::screen::Palette;
+use asof::text::{bytes, grouped, hertz, shown};
 
 /// The names of the columns.
 pub const HEAD: [&str; 7] = ["topic", "type", "Hz", "bandwidth", "jitter", "age", "drops"];

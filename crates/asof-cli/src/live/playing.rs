@@ -21,9 +21,9 @@ use super::robot::TICK;
 use super::{Connection, Play};
 use crate::Outcome;
 use crate::failure::Usage;
-use crate::numbers::counted;
 use crate::place::FileOpening;
 use crate::screen::Screen;
+use asof::text::counted;
 
 /// How often due messages are published.
 const PACE: Duration = Duration::from_millis(1);

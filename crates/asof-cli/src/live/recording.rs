@@ -21,10 +21,10 @@ use super::robot::{Session, TICK};
 use super::{Record, supervisor};
 use crate::Outcome;
 use crate::failure::Usage;
-use crate::numbers::{bytes, counted, grouped};
-use crate::place::quoted;
 use crate::screen::{Screen, output};
 use crate::select::Patterns;
+use asof::text::quoted;
+use asof::text::{bytes, counted, grouped};
 
 /// How long topics may take to be discovered, before triggers without a topic are warned of.
 const DISCOVERY: Duration = Duration::from_secs(2);

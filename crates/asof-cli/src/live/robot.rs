@@ -10,10 +10,10 @@ use asof_live::{Address, AddressError, Mode, Publisher, Robot};
 
 use super::Connection;
 use crate::failure::Usage;
-use crate::newfile::remove_unfinished;
 use crate::place::definitions_in;
 use crate::screen::Screen;
 use crate::signals;
+use asof::files::remove_unfinished;
 
 /// How often the session is checked between two reports.
 pub const TICK: Duration = Duration::from_millis(50);

@@ -59,7 +59,7 @@ impl Snapshots {
         let [robot] = robots[..] else {
             let text = format!(
                 "--snapshots is for one running robot, and {} named",
-                crate::numbers::counted(robots.len() as u64, "robot")
+                asof::text::counted(robots.len() as u64, "robot")
             );
             return Err(Usage::error(text));
         };

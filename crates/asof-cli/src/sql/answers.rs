@@ -8,12 +8,11 @@ use arrow_array::RecordBatch;
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::SchemaRef;
 
-use super::grid::Grid;
-use super::values::{Reader, write, write_csv, write_json_text};
-use crate::csv;
-use crate::newfile::{NewFile, clean_up_on_interrupt};
 use crate::screen::{Output, is_watched, output, output_of_values};
-use crate::table_file::{Container, TableFile};
+use crate::signals::clean_up_on_interrupt;
+use asof::export::{Container, TableFile};
+use asof::files::NewFile;
+use asof::rows::{Grid, Reader, header, write, write_csv, write_json_text};
 
 /// How many characters a cell has on a terminal, and in a pipe.
 const CELL_ON_TERMINAL: usize = 60;
@@ -64,7 +63,7 @@ impl Answer {
             }
             Form::Csv => {
                 let mut out = output_of_values();
-                writeln!(out, "{}", csv::header(&[], &unique_names(schema)))?;
+                writeln!(out, "{}", header(&[], &unique_names(schema)))?;
                 Answer::Csv(out)
             }
             Form::File(container, path, force) => {

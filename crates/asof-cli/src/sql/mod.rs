@@ -9,8 +9,6 @@ mod completing;
 #[cfg(feature = "sql")]
 mod flight;
 #[cfg(feature = "sql")]
-mod grid;
-#[cfg(feature = "sql")]
 mod page;
 #[cfg(feature = "sql")]
 mod prompt;
@@ -18,9 +16,6 @@ mod prompt;
 mod running;
 #[cfg(feature = "sql")]
 mod statements;
-#[cfg(feature = "sql")]
-pub mod values;
-
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -114,7 +109,7 @@ impl Flying {
 
 #[cfg(not(feature = "sql"))]
 fn no_sql() -> anyhow::Error {
-    anyhow::anyhow!(crate::absent::absent("SQL", "sql"))
+    anyhow::anyhow!(asof::text::absent("SQL", "sql"))
 }
 
 /// Query recordings in SQL: every topic is a table

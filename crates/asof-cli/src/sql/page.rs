@@ -13,12 +13,12 @@ use asof_serve::{QueryAnswer, QueryColumn, QueryEngine, QueryKind, QueryLimits, 
 use asof_sql::{Database, SqlOptions, Waited};
 
 use super::running::{Placed, labels_of, opened};
-use super::values::{Reader, write, write_json_text};
 use crate::fleet::CataloguePlace;
 use crate::live::is_robot;
-use crate::numbers::counted;
 use crate::place::Opening;
 use crate::screen::Screen;
+use asof::rows::{Reader, write, write_json_text};
+use asof::text::counted;
 
 /// Memory limit of the page's queries; the server has its own budget.
 const QUERY_MEMORY_BYTES: usize = 256 << 20;

@@ -15,7 +15,7 @@ use rustyline::{Context, Editor, Helper};
 use super::completing::Words;
 use super::running::{Session, Told};
 use super::statements;
-use crate::numbers::counted;
+use asof::text::counted;
 
 const HELP: &str = "\
 A query ends with a semicolon, and may have several lines. Tab completes tables and columns.

@@ -17,12 +17,13 @@ use crate::Outcome;
 use crate::cat::tell_problems;
 use crate::failure::Usage;
 use crate::fleet::{CataloguePlace, recordings_of};
-use crate::newfile::remove_unfinished;
-use crate::numbers::{counted, shown};
-use crate::place::{Opening, Wanted, is_address};
+use crate::place::{Opening, Wanted};
 use crate::screen::Screen;
 use crate::signals;
-use crate::table_file::Container;
+use asof::export::Container;
+use asof::files::remove_unfinished;
+use asof::is_address;
+use asof::text::{counted, shown};
 
 /// How often a running query is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -46,7 +47,7 @@ impl Sql {
             }
             #[cfg(not(feature = "cluster"))]
             Some(_) => {
-                return Err(anyhow!(crate::absent::absent("cluster", "cluster")));
+                return Err(anyhow!(asof::text::absent("cluster", "cluster")));
             }
         };
         let session = Session {

@@ -1,10 +1,10 @@
-use asof::{Query, Rows, decode::ros::Odometry, messages};
+use asof::decode::ros::Odometry;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let recording = asof::open("asof-demo.mcap")?;
-    let x = Rows::read(&*recording, "/odom")?.f64("pose.pose.position.x")?;
+    let odom = asof::open("asof-demo.mcap")?.topic("/odom")?;
+    let x = odom.f64("pose.pose.position.x")?;
     println!("{} poses, x from {:?} m on", x.len(), x.first());
-    for odometry in messages::<Odometry>(&*recording, &Query::topics(["/odom"]))? {
+    for odometry in odom.messages::<Odometry>()? {
         println!("{:?}", odometry?.message.pose.pose.position);
     }
     Ok(())

@@ -1,11 +1,11 @@
 //! Expectations that a good recording suggests.
 
 use asof_decode::FieldPath;
-use asof_formats::Recording;
 use asof_tf::TransformBuffer;
 
 use super::expectations::{Bounds, Expectations, OfTopic, OfTransform, Path, Span};
 use super::survey::{Depth, Numbers, Survey, TopicSurvey, each_stamp};
+use crate::{Error, Recording};
 
 /// How many messages a topic needs before its rate is meaningful.
 const MIN_RATE_MESSAGES: u64 = 10;
@@ -13,7 +13,7 @@ const MIN_RATE_MESSAGES: u64 = 10;
 const ROOTS: [&str; 4] = ["map", "world", "odom", "base_link"];
 
 /// What another run of the same robot should meet as well: the measurements, with a margin.
-pub fn propose(recording: &dyn Recording) -> anyhow::Result<Expectations> {
+pub fn propose(recording: &Recording) -> Result<Expectations, Error> {
     let survey = Survey::of(recording, Depth::Fields)?;
     let mut expectations = Expectations::default();
     for (name, topic) in &survey.topics {
@@ -84,11 +84,11 @@ fn of_topic(topic: &TopicSurvey, survey: &Survey) -> OfTopic {
 
 /// The first frame from which this one is known at every stamp of the topic.
 fn root_of(
-    recording: &dyn Recording,
+    recording: &Recording,
     topic: &str,
     frame: &str,
     buffer: &TransformBuffer,
-) -> anyhow::Result<Option<&'static str>> {
+) -> Result<Option<&'static str>, Error> {
     let mut roots: Vec<&str> = ROOTS.into_iter().filter(|root| *root != frame).collect();
     each_stamp(recording, topic, |stamps, _| {
         roots.retain(|root| {

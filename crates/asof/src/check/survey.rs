@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::Context;
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampNanosecondType;
 use arrow_array::{Array, RecordBatch, TimestampNanosecondArray};
 use arrow_schema::{DataType, Fields};
 use asof_core::{Query, Stamp, TimeRange};
 use asof_decode::{FieldPath, Layers, Projection, TableOptions, Tables, numbers};
-use asof_formats::Recording;
+
+use crate::{Error, Recording};
 
 /// What is measured besides the times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +99,7 @@ pub struct Survey {
 }
 
 impl Survey {
-    pub fn of(recording: &dyn Recording, depth: Depth) -> anyhow::Result<Self> {
+    pub fn of(recording: &Recording, depth: Depth) -> Result<Self, Error> {
         let projection = match depth {
             Depth::Times => Projection::stamp(),
             Depth::Fields => Projection::All,
@@ -163,12 +163,12 @@ impl Survey {
 
 /// Hands out the messages of a recording as batches, topic by topic, in order within each.
 pub fn each_batch(
-    recording: &dyn Recording,
+    recording: &Recording,
     query: &Query,
     projection: Projection,
     undecoded: &mut u64,
-    mut each: impl FnMut(&str, &RecordBatch) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
+    mut each: impl FnMut(&str, &RecordBatch) -> Result<(), Error>,
+) -> Result<(), Error> {
     let options = TableOptions {
         layers: Layers::standard().without("semantic"),
         projection,
@@ -176,7 +176,9 @@ pub fn each_batch(
     };
     let mut tables = Tables::read(recording, query, options)?;
     for batch in &mut tables {
-        let batch = batch.context("cannot read the recording on")?;
+        let batch = batch.map_err(|error| {
+            Error::from(error).context("cannot read the recording on".to_owned())
+        })?;
         each(&batch.channel.topic, &batch.batch)?;
     }
     *undecoded += tables
@@ -190,10 +192,10 @@ pub fn each_batch(
 /// The stamps of a topic, some at a time, each beside when its message was logged. A message that does not say when it was
 /// measured is as of when it was logged.
 pub fn each_stamp(
-    recording: &dyn Recording,
+    recording: &Recording,
     topic: &str,
     mut see: impl FnMut(&[Stamp], &TimestampNanosecondArray),
-) -> anyhow::Result<()> {
+) -> Result<(), Error> {
     let query = Query::topics([topic]);
     let projection = Projection::stamp();
     each_batch(recording, &query, projection, &mut 0, |_, batch| {

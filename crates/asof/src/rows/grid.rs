@@ -7,7 +7,7 @@ use arrow_schema::SchemaRef;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::values::{Reader, write};
-use crate::numbers::{counted, shown};
+use crate::text::{counted, shown};
 
 /// How many rows determine the widths of the columns.
 const MEASURED_ROWS: usize = 1000;
@@ -25,6 +25,7 @@ pub struct Grid<W: Write> {
 }
 
 impl<W: Write> Grid<W> {
+    /// A table of these columns, on lines of at most so many characters.
     pub fn new(out: W, schema: &SchemaRef, room: usize) -> Self {
         let fields = schema.fields().iter();
         Grid {
@@ -41,6 +42,10 @@ impl<W: Write> Grid<W> {
         }
     }
 
+    /// Adds rows.
+    ///
+    /// # Errors
+    /// When they cannot be written.
     pub fn write(&mut self, batch: &RecordBatch) -> io::Result<()> {
         for row in 0..batch.num_rows() {
             let columns = batch.columns().iter();
@@ -57,6 +62,10 @@ impl<W: Write> Grid<W> {
         Ok(())
     }
 
+    /// Writes what is left.
+    ///
+    /// # Errors
+    /// When it cannot be written.
     pub fn finish(mut self) -> io::Result<()> {
         if self.widths.is_none() {
             self.settle()?;

@@ -5,21 +5,23 @@ use std::sync::Arc;
 use asof_core::{Channel, MessageRef};
 use asof_decode::{DecodeError, Projection, SchemaError, Survey};
 
-use super::numbers::counted;
-use super::screen::Screen;
+use crate::Progress;
+use crate::text::counted;
 
 /// The decoders of all channels met so far, and what they could not decode.
 #[derive(Default)]
-pub struct Decoders(asof_decode::Decoders);
+pub struct ReportingDecoders(asof_decode::Decoders);
 
-impl Decoders {
+impl ReportingDecoders {
+    /// Decoders of these fields.
     pub fn new(projection: Projection) -> Self {
-        Decoders(asof_decode::Decoders::new(projection))
+        ReportingDecoders(asof_decode::Decoders::new(projection))
     }
 
     /// The same, with the types that a survey found for channels without a schema.
+    #[must_use]
     pub fn with_survey(self, survey: Survey) -> Self {
-        Decoders(self.0.with_survey(survey))
+        ReportingDecoders(self.0.with_survey(survey))
     }
 
     /// Writes a message's data as JSON. The error is the reason; nothing is written then.
@@ -69,7 +71,7 @@ impl Decoders {
     }
 
     /// Reports what could not be decoded; returns whether there was any.
-    pub fn tell(&self, screen: &Screen) -> bool {
+    pub fn tell(&self, progress: &Progress) -> bool {
         let mut all: Vec<_> = self.0.failures().collect();
         all.sort_by(|a, b| a.channel.topic.cmp(&b.channel.topic));
         let mut told = 0;
@@ -82,12 +84,12 @@ impl Decoders {
                 error => (format!("; the first: at {},", failures.first_at), error),
             };
             let error = reason(error);
-            screen.warning(format_args!("{what} on {topic} not decoded{why} {error}"));
+            progress.warning(format_args!("{what} on {topic} not decoded{why} {error}"));
         }
         let others = self.0.failed() - told;
         if others > 0 {
             let what = counted(others, "message");
-            screen.warning(format_args!("{what} on other topics not decoded"));
+            progress.warning(format_args!("{what} on other topics not decoded"));
         }
         self.0.failed() > 0
     }

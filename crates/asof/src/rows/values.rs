@@ -9,9 +9,9 @@ use arrow_array::types::{
     TimestampNanosecondType, TimestampSecondType,
 };
 use arrow_array::{Array, ArrayRef};
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{DataType, TimeUnit};
 use asof_core::Stamp;
-use asof_sql::arrow::util::display::{ArrayFormatter, FormatOptions};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 

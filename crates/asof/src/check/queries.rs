@@ -1,43 +1,32 @@
 //! Queries that must return no rows.
 
-use std::path::Path;
-use std::sync::Arc;
-
-use asof_formats::Recording;
-
 use super::expectations::OfQuery;
 #[cfg(not(feature = "sql"))]
 use super::judge::Ruling;
 use super::judge::Verdict;
+use crate::{Error, Recording};
 
 /// Compiled without the engine.
 #[cfg(not(feature = "sql"))]
 #[expect(clippy::unnecessary_wraps, reason = "the other build can fail")]
-pub fn judge(
-    queries: &[OfQuery],
-    _place: &Path,
-    _recording: &Arc<dyn Recording>,
-) -> anyhow::Result<Vec<Verdict>> {
+pub fn judge(queries: &[OfQuery], _recording: &Recording) -> Result<Vec<Verdict>, Error> {
     let skipped = queries.iter().map(|query| Verdict {
         outcome: Ruling::Skipped,
-        ..Verdict::new(subject(query), "sql", crate::absent::absent("SQL", "sql"))
+        ..Verdict::new(subject(query), "sql", crate::text::absent("SQL", "sql"))
     });
     Ok(skipped.collect())
 }
 
 /// Runs each query; its rows are the failures.
 #[cfg(feature = "sql")]
-pub fn judge(
-    queries: &[OfQuery],
-    place: &Path,
-    recording: &Arc<dyn Recording>,
-) -> anyhow::Result<Vec<Verdict>> {
+pub fn judge(queries: &[OfQuery], recording: &Recording) -> Result<Vec<Verdict>, Error> {
+    use std::sync::Arc;
+
     use asof_sql::{Database, SqlOptions};
     if queries.is_empty() {
         return Ok(Vec::new());
     }
-    let name = asof_formats::without_secrets(&place.display().to_string());
-    let named = vec![(name, Arc::clone(recording))];
+    let named = vec![(recording.name(), Arc::clone(recording.source()))];
     let database = Database::new(named, SqlOptions::default())?;
     let verdicts = queries.iter().map(|query| {
         let mut verdict = Verdict::new(subject(query), "sql", String::new());
@@ -61,7 +50,7 @@ fn rows_of(
     use arrow_array::Array;
 
     use super::survey::times;
-    use crate::sql::values::{Reader, write};
+    use crate::rows::{Reader, write};
     for batch in database.query(&query.query)? {
         let batch = batch?;
         // The time of the failure: the first time column of the query.

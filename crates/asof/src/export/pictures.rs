@@ -4,19 +4,15 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow};
 use asof_core::{Channel, Message, Query, Topics};
 use asof_decode::{Archetype, Decoders};
-use asof_formats::Recording;
-use indicatif::ProgressBar;
 
-use super::failure::Usage;
-use super::ffmpeg::Film;
-use super::newfile::NewFile;
-use super::numbers::counted;
-use super::screen::Screen;
+use super::film::Film;
 use super::seen::{Seen, Taken};
 use super::topic_files::{Names, make_folder};
+use crate::files::NewFile;
+use crate::text::counted;
+use crate::{Error, Progress, Recording};
 
 /// What pictures are exported as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,11 +33,9 @@ pub struct PictureFolder<'a> {
 pub fn export(
     kind: Kind,
     place: &PictureFolder<'_>,
-    file: &dyn Recording,
+    file: &Recording,
     query: &Query,
-    screen: &Screen,
-    progress: &ProgressBar,
-) -> anyhow::Result<bool> {
+) -> Result<bool, Error> {
     let summary = file.summary();
     let channels = summary.channels.iter().map(|entry| &entry.channel);
     let meant = channels.filter(|channel| query.topics.contains(&channel.topic));
@@ -50,8 +44,8 @@ pub fn export(
         .map(|channel| channel.topic.as_str())
         .collect();
     if topics.is_empty() {
-        return Err(Usage::error(
-            "there are no pictures and no video among these topics; `asof info` lists them with their types",
+        return Err(Error::Option(
+            "there are no pictures and no video among these topics; `asof info` lists them with their types".to_owned(),
         ));
     }
     let query = Query {
@@ -60,6 +54,7 @@ pub fn export(
     };
     let mut decoders = Decoders::default();
     let mut names = Names::default();
+    let (mut done, total) = (0, summary.messages.unwrap_or(0));
     let mut all: BTreeMap<String, Topic> = BTreeMap::new();
     for batch in file.read(&query)? {
         let batch = batch?;
@@ -77,11 +72,12 @@ pub fn export(
             };
             topic.count(&message, taken);
         }
-        progress.inc(batch.len() as u64);
+        done += batch.len() as u64;
+        file.progress().done(done, total);
     }
     let mut has_damage = false;
     for (name, topic) in all {
-        has_damage |= topic.finish(&name, place, screen)?;
+        has_damage |= topic.finish(&name, place, file.progress())?;
     }
     Ok(has_damage)
 }
@@ -147,7 +143,7 @@ impl Topic {
         seen: Seen,
         message: &Message,
         place: &PictureFolder<'_>,
-    ) -> anyhow::Result<Taken> {
+    ) -> Result<Taken, Error> {
         if matches!(seen, Seen::Scaled(_)) {
             self.scaled += 1;
         }
@@ -177,9 +173,9 @@ impl Topic {
         let path = self.path.join(name);
         let new = NewFile::create(&path, |_| place.force)?;
         let mut out = new.writer()?;
-        let cannot = || format!("cannot write {}", path.display());
-        out.write_all(&bytes).with_context(cannot)?;
-        out.flush().with_context(cannot)?;
+        let cannot = |error| Error::file(format!("cannot write {}", path.display()), error);
+        out.write_all(&bytes).map_err(cannot)?;
+        out.flush().map_err(cannot)?;
         drop(out);
         new.finish()?;
         Ok(Taken::Written)
@@ -190,7 +186,7 @@ impl Topic {
         seen: &Seen,
         message: &Message,
         place: &PictureFolder<'_>,
-    ) -> anyhow::Result<Taken> {
+    ) -> Result<Taken, Error> {
         if self.film.is_none() {
             if let Seen::Packet(data, codec) = seen
                 && !codec.is_key(data)
@@ -201,7 +197,7 @@ impl Topic {
         }
         match &mut self.film {
             Some(film) => film.take(seen, message.log_time),
-            None => Err(anyhow!("no video was started")),
+            None => Err(Error::Invalid("no video was started".to_owned())),
         }
     }
 
@@ -222,30 +218,30 @@ impl Topic {
         self,
         name: &str,
         place: &PictureFolder<'_>,
-        screen: &Screen,
-    ) -> anyhow::Result<bool> {
+        progress: &Progress,
+    ) -> Result<bool, Error> {
         let path = match self.film {
-            Some(film) => film.finish(place.force, screen)?,
+            Some(film) => film.finish(place.force, progress)?,
             None => self.path,
         };
         if self.written > 0 {
             let pictures = counted(self.written, "picture");
-            screen.note(format_args!("{pictures} on {name} in {}", path.display()));
+            progress.note(format_args!("{pictures} on {name} in {}", path.display()));
         }
         if self.scaled > 0 {
-            screen.note(format_args!(
+            progress.note(format_args!(
                 "{} on {name} hold numbers without a colour: each is scaled to its own range; --format parquet keeps them",
                 counted(self.scaled, "picture")
             ));
         }
         if self.early > 0 {
-            screen.note(format_args!(
+            progress.note(format_args!(
                 "{} on {name} left out: they precede the first that a decoder can start with",
                 counted(self.early, "packet")
             ));
         }
         if let Some((count, first)) = &self.failed {
-            screen.warning(format_args!(
+            progress.warning(format_args!(
                 "{} on {name} not written; the first: {first}",
                 counted(*count, "message")
             ));

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use arrow_array::{Array, RecordBatch};
 use asof_core::{Query, Stamp};
 use asof_decode::{FieldPath, Projection};
-use asof_formats::Recording;
 use asof_tf::TransformBuffer;
 use serde::Serialize;
 
 use super::expectations::{Bounds, Expectations, OfTopic, OfTransform, Span};
 use super::survey::{Depth, Survey, TopicSurvey, each_batch, each_stamp, times, values};
+use crate::{Error, Recording};
 
 /// How many failures of one expectation are kept; all are counted.
 pub const KEPT_FAILURES: usize = 20;
@@ -20,7 +20,9 @@ pub const KEPT_FAILURES: usize = 20;
 pub struct Verdict {
     /// Its subject: a topic, two frames, or a query.
     pub subject: String,
+    /// What is expected of it: `rate`, `gap`, `range` and so on.
     pub kind: &'static str,
+    /// Whether it holds.
     pub outcome: Ruling,
     /// What was found, and what was expected.
     pub message: String,
@@ -30,13 +32,15 @@ pub struct Verdict {
     pub count: u64,
 }
 
+/// Whether an expectation holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ruling {
+    /// It holds.
     Passed,
+    /// It does not hold.
     Failed,
     /// This build cannot check it.
-    #[cfg_attr(feature = "sql", allow(dead_code, reason = "this build can check all"))]
     Skipped,
 }
 
@@ -46,11 +50,12 @@ pub struct Broken {
     /// Nanoseconds since the epoch; `None` where it has no time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_time: Option<i64>,
+    /// What was found.
     pub message: String,
 }
 
 impl Verdict {
-    pub fn new(subject: &str, kind: &'static str, message: String) -> Self {
+    pub(crate) fn new(subject: &str, kind: &'static str, message: String) -> Self {
         Verdict {
             subject: subject.to_owned(),
             kind,
@@ -61,7 +66,7 @@ impl Verdict {
         }
     }
 
-    pub fn breaks(&mut self, log_time: Option<i64>, message: impl FnOnce() -> String) {
+    pub(crate) fn breaks(&mut self, log_time: Option<i64>, message: impl FnOnce() -> String) {
         self.outcome = Ruling::Failed;
         self.count += 1;
         if self.failures.len() < KEPT_FAILURES {
@@ -79,11 +84,11 @@ impl Verdict {
     }
 }
 
-/// Checks all expectations except the queries against a recording.
+/// Checks all expectations except the queries against a recording; also returns how many messages could not be decoded.
 pub fn judge(
     expectations: &Expectations,
-    recording: &dyn Recording,
-) -> anyhow::Result<(Vec<Verdict>, u64)> {
+    recording: &Recording,
+) -> Result<(Vec<Verdict>, u64), Error> {
     let survey = Survey::of(recording, Depth::Times)?;
     let mut undecoded = survey.undecoded;
     let mut verdicts = Vec::new();
@@ -195,11 +200,11 @@ impl<'a> Each<'a> {
 
     fn judge(
         mut self,
-        recording: &dyn Recording,
+        recording: &Recording,
         survey: &Survey,
         topic: &TopicSurvey,
         undecoded: &mut u64,
-    ) -> anyhow::Result<Vec<Verdict>> {
+    ) -> Result<Vec<Verdict>, Error> {
         let mut paths: Vec<String> = self
             .expected
             .ranges
@@ -314,10 +319,10 @@ fn see_gap(verdict: &mut Verdict, most: Span, before: i64, at: i64) {
 /// Whether a transform is known at every stamp of a topic.
 fn of_transform(
     expected: &OfTransform,
-    recording: &dyn Recording,
+    recording: &Recording,
     survey: &Survey,
     buffer: &TransformBuffer,
-) -> anyhow::Result<Verdict> {
+) -> Result<Verdict, Error> {
     let OfTransform { from, to, at } = expected;
     let subject = format!("{from} to {to}");
     let mut verdict = Verdict::new(&subject, "transform", String::new());

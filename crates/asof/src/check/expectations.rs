@@ -54,7 +54,9 @@ pub struct OfTopic {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OfTransform {
+    /// The frame that is looked up from.
     pub from: String,
+    /// The frame that must be known in it.
     pub to: String,
     /// The topic.
     pub at: String,
@@ -64,8 +66,10 @@ pub struct OfTransform {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OfQuery {
+    /// Its name in reports; the query itself without one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
+    /// The query.
     pub query: String,
 }
 
@@ -73,8 +77,10 @@ pub struct OfQuery {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bounds<T> {
+    /// The least; `None` for no bound.
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
     pub min: Option<T>,
+    /// The most; `None` for no bound.
     #[serde(default = "none", skip_serializing_if = "Option::is_none")]
     pub max: Option<T>,
 }
@@ -84,6 +90,7 @@ fn none<T>() -> Option<T> {
 }
 
 impl<T: PartialOrd> Bounds<T> {
+    /// From one value to another.
     pub fn new(min: T, max: T) -> Self {
         Bounds {
             min: Some(min),

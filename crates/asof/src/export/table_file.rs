@@ -17,10 +17,9 @@ use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
 use parquet::basic::{Compression, LogicalType, Type};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
-use super::newfile::NewFile;
 use super::plain_columns::{plain, plain_batch};
-use super::screen::Screen;
-use super::writing::folder_of;
+use crate::files::{NewFile, folder_of};
+use crate::{Error, Progress};
 
 /// The largest batch of rows; the decoder's own limit would take all the memory for both.
 pub const BATCH_BYTES: usize = 1 << 20;
@@ -37,7 +36,9 @@ const PAGE_ROWS: usize = 4 << 10;
 /// The format of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Container {
+    /// Parquet.
     Parquet,
+    /// The file format of Arrow.
     Arrow,
 }
 
@@ -54,26 +55,33 @@ enum Writer {
 }
 
 impl TableFile {
-    /// Starts a table whose batches are like this one.
+    /// Starts a table whose batches have this schema.
+    ///
+    /// # Errors
+    /// When the format cannot hold it, or the file cannot be written.
     pub fn start(
         new: NewFile,
         path: PathBuf,
         schema: &SchemaRef,
         container: Container,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self, Error> {
         let out = new.writer()?;
         let writer = match container {
             Container::Parquet => RowGroups::start(out, schema, folder_of(&path))
                 .map(|groups| Writer::Parquet(Box::new(groups))),
             Container::Arrow => FileWriter::try_new(out, schema)
                 .map(|writer| Writer::Arrow(Box::new(writer)))
-                .map_err(anyhow::Error::from),
+                .map_err(Error::from),
         };
         let writer = writer.map_err(|error| failed(&path, error))?;
         Ok(TableFile { new, path, writer })
     }
 
-    pub fn write(&mut self, batch: RecordBatch) -> anyhow::Result<()> {
+    /// Adds rows.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn write(&mut self, batch: RecordBatch) -> Result<(), Error> {
         match &mut self.writer {
             Writer::Parquet(groups) => groups.write(batch),
             Writer::Arrow(writer) => writer.write(&batch).map_err(Into::into),
@@ -82,12 +90,15 @@ impl TableFile {
     }
 
     /// Moves the table to its target.
-    pub fn finish(self) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn finish(self) -> Result<(), Error> {
         let finished = match self.writer {
             Writer::Parquet(groups) => groups.finish(),
             Writer::Arrow(writer) => writer
                 .into_inner()
-                .map_err(anyhow::Error::from)
+                .map_err(Error::from)
                 .and_then(|mut out| Ok(out.flush()?)),
         };
         finished.map_err(|error| failed(&self.path, error))?;
@@ -101,7 +112,7 @@ impl TableFile {
         }
     }
 
-    fn set_aside(&mut self) -> anyhow::Result<()> {
+    fn set_aside(&mut self) -> Result<(), Error> {
         match &mut self.writer {
             Writer::Parquet(groups) => groups.set_aside(),
             Writer::Arrow(_) => Ok(()),
@@ -111,16 +122,29 @@ impl TableFile {
 }
 
 /// Why a table could not be written, in one line.
-fn failed(path: &Path, error: anyhow::Error) -> anyhow::Error {
-    let reason = error.chain().find_map(|cause| {
-        let error = cause.downcast_ref::<std::io::Error>()?;
-        let is_full = matches!(
-            error.kind(),
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded
-        );
-        is_full.then(|| "the disk is full".to_owned())
-    });
-    let reason = reason.unwrap_or_else(|| error.root_cause().to_string());
+fn failed(path: &Path, error: Error) -> Error {
+    let mut root: &(dyn std::error::Error + 'static) = match &error {
+        Error::Io(error) => error,
+        Error::Arrow(error) => error,
+        Error::Parquet(error) => error,
+        error => error,
+    };
+    let mut is_full = false;
+    loop {
+        is_full |= root.downcast_ref::<std::io::Error>().is_some_and(|error| {
+            let kind = error.kind();
+            matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+        });
+        match root.source() {
+            Some(cause) => root = cause,
+            None => break,
+        }
+    }
+    let reason = if is_full {
+        "the disk is full".to_owned()
+    } else {
+        root.to_string()
+    };
     error.context(format!("cannot write {}: {reason}", path.display()))
 }
 
@@ -143,9 +167,9 @@ impl TableFiles {
     pub fn write(
         &mut self,
         batch: TopicBatch,
-        start: impl FnOnce(&str, &RecordBatch) -> anyhow::Result<Result<TableFile, anyhow::Error>>,
-        screen: &Screen,
-    ) -> anyhow::Result<()> {
+        start: impl FnOnce(&str, &RecordBatch) -> Result<Result<TableFile, Error>, Error>,
+        progress: &Progress,
+    ) -> Result<(), Error> {
         let key = Arc::as_ptr(&batch.channel) as usize;
         if self.failed.contains_key(&key) {
             return Ok(());
@@ -161,27 +185,21 @@ impl TableFiles {
             },
         };
         if let Err(error) = written {
-            self.give_up(key, batch.channel, &error, screen);
+            self.give_up(key, batch.channel, &error, progress);
         }
-        self.keep_within_memory(screen);
+        self.keep_within_memory(progress);
         Ok(())
     }
 
-    fn give_up(
-        &mut self,
-        key: usize,
-        channel: Arc<Channel>,
-        error: &anyhow::Error,
-        screen: &Screen,
-    ) {
-        screen.warning(format_args!("{error}"));
+    fn give_up(&mut self, key: usize, channel: Arc<Channel>, error: &Error, progress: &Progress) {
+        progress.warning(format_args!("{error}"));
         self.tables.remove(&key);
         self.failed.insert(key, channel);
     }
 
     /// Moves waiting rows to the disk, the largest tables first, so that memory does not grow with the number of
     /// tables.
-    fn keep_within_memory(&mut self, screen: &Screen) {
+    fn keep_within_memory(&mut self, progress: &Progress) {
         let held = |tables: &BTreeMap<usize, (Arc<Channel>, TableFile)>| -> usize {
             tables.values().map(|(_, table)| table.held()).sum()
         };
@@ -193,18 +211,18 @@ impl TableFiles {
             };
             if let Err(error) = table.set_aside() {
                 let channel = Arc::clone(channel);
-                self.give_up(key, channel, &error, screen);
+                self.give_up(key, channel, &error, progress);
             }
         }
     }
 
     /// Moves all tables to their targets; returns how many there are, and how many could not be written.
-    pub fn finish(mut self, screen: &Screen) -> (u64, u64) {
+    pub fn finish(mut self, progress: &Progress) -> (u64, u64) {
         let mut finished = 0;
         for (key, (channel, table)) in std::mem::take(&mut self.tables) {
             match table.finish() {
                 Ok(()) => finished += 1,
-                Err(error) => self.give_up(key, channel, &error, screen),
+                Err(error) => self.give_up(key, channel, &error, progress),
             }
         }
         (finished, self.failed.len() as u64)
@@ -233,7 +251,7 @@ impl RowGroups {
         out: BufWriter<File>,
         schema: &SchemaRef,
         folder: PathBuf,
-    ) -> anyhow::Result<RowGroups> {
+    ) -> Result<RowGroups, Error> {
         let plain = plain(schema);
         let schema = plain.as_ref().unwrap_or(schema);
         let properties = properties(schema)?;
@@ -248,7 +266,7 @@ impl RowGroups {
         })
     }
 
-    fn write(&mut self, batch: RecordBatch) -> anyhow::Result<()> {
+    fn write(&mut self, batch: RecordBatch) -> Result<(), Error> {
         let batch = match &self.plain {
             Some(schema) => plain_batch(&batch, schema)?,
             None => batch,
@@ -262,7 +280,7 @@ impl RowGroups {
         Ok(())
     }
 
-    fn set_aside(&mut self) -> anyhow::Result<()> {
+    fn set_aside(&mut self) -> Result<(), Error> {
         let aside = match &mut self.aside {
             Some(aside) => aside,
             none => none.insert(Aside::new(&self.folder)?),
@@ -275,7 +293,7 @@ impl RowGroups {
     }
 
     /// Makes a row group of all waiting rows.
-    fn encode(&mut self) -> anyhow::Result<()> {
+    fn encode(&mut self) -> Result<(), Error> {
         if let Some(aside) = &mut self.aside {
             aside.take(|batch| write_rows(&mut self.writer, &batch))?;
         }
@@ -286,17 +304,14 @@ impl RowGroups {
         Ok(self.writer.flush()?)
     }
 
-    fn finish(mut self) -> anyhow::Result<()> {
+    fn finish(mut self) -> Result<(), Error> {
         self.encode()?;
         self.writer.into_inner()?.flush()?;
         Ok(())
     }
 }
 
-fn write_rows(
-    writer: &mut ArrowWriter<BufWriter<File>>,
-    batch: &RecordBatch,
-) -> anyhow::Result<()> {
+fn write_rows(writer: &mut ArrowWriter<BufWriter<File>>, batch: &RecordBatch) -> Result<(), Error> {
     writer.write(batch)?;
     if writer.in_progress_size() >= ENCODED_BYTES {
         writer.flush()?;
@@ -313,7 +328,7 @@ struct Aside {
 
 impl Aside {
     /// Beside the tables: their disk has room for this, and the usual temporary folder may be in memory.
-    fn new(folder: &Path) -> anyhow::Result<Self> {
+    fn new(folder: &Path) -> Result<Self, Error> {
         Ok(Aside {
             file: tempfile::tempfile_in(folder)?,
             writer: None,
@@ -321,7 +336,7 @@ impl Aside {
         })
     }
 
-    fn push(&mut self, batch: &RecordBatch) -> anyhow::Result<()> {
+    fn push(&mut self, batch: &RecordBatch) -> Result<(), Error> {
         let writer = match &mut self.writer {
             Some(writer) => writer,
             none => {
@@ -336,8 +351,8 @@ impl Aside {
     /// Returns all rows, and is empty then.
     fn take(
         &mut self,
-        mut each: impl FnMut(RecordBatch) -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
+        mut each: impl FnMut(RecordBatch) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let Some(writer) = self.writer.take() else {
             return Ok(());
         };
@@ -358,7 +373,7 @@ impl Aside {
 /// Dictionaries are only for texts: each takes 70 KB from its first value on, a message has hundreds of columns,
 /// and sensor values seldom repeat. Times are not delta-encoded: that encoder takes a megabyte for
 /// each column, regardless of its contents.
-fn properties(schema: &Schema) -> anyhow::Result<WriterProperties> {
+fn properties(schema: &Schema) -> Result<WriterProperties, Error> {
     let columns = ArrowSchemaConverter::new().convert(schema)?;
     let properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
@@ -409,7 +424,7 @@ mod tests {
         const TABLES: i64 = 2;
         const BATCHES: i64 = 12;
         let folder = tempfile::tempdir().expect("a folder");
-        let screen = Screen::new(crate::screen::ColorChoice::default(), 0, true);
+        let progress = Progress::default();
         let mut tables = TableFiles::default();
         let channels: Vec<Arc<Channel>> = (0..TABLES).map(|_| Arc::default()).collect();
         for batch in 0..BATCHES {
@@ -422,12 +437,12 @@ mod tests {
                 let start = |_: &str, _: &RecordBatch| {
                     Ok(Ok(table(folder.path(), &format!("{at}.parquet"))))
                 };
-                tables.write(batch, start, &screen).expect("written");
+                tables.write(batch, start, &progress).expect("written");
             }
             let held: usize = tables.tables.values().map(|(_, table)| table.held()).sum();
             assert!(held <= HELD_BYTES, "{held}");
         }
-        assert_eq!(tables.finish(&screen), (TABLES as u64, 0));
+        assert_eq!(tables.finish(&progress), (TABLES as u64, 0));
         for at in 0..TABLES {
             let file = File::open(folder.path().join(format!("{at}.parquet"))).expect("a file");
             let groups = SerializedFileReader::new(file.try_clone().expect("a handle"))
@@ -452,7 +467,7 @@ mod tests {
     #[test]
     fn a_table_that_cannot_be_written_does_not_stop_the_others() {
         let folder = tempfile::tempdir().expect("a folder");
-        let screen = Screen::new(crate::screen::ColorChoice::default(), 0, true);
+        let progress = Progress::default();
         let mut tables = TableFiles::default();
         let channels: [Arc<Channel>; 2] = Default::default();
         for round in 0..3 {
@@ -472,10 +487,10 @@ mod tests {
                 let start = |_: &str, _: &RecordBatch| {
                     Ok(Ok(table(folder.path(), &format!("{at}.parquet"))))
                 };
-                tables.write(batch, start, &screen).expect("written");
+                tables.write(batch, start, &progress).expect("written");
             }
         }
-        assert_eq!(tables.finish(&screen), (1, 1));
+        assert_eq!(tables.finish(&progress), (1, 1));
         let names = std::fs::read_dir(folder.path()).expect("it").flatten();
         let names: Vec<_> = names.map(|entry| entry.file_name()).collect();
         assert_eq!(names, ["0.parquet"]);

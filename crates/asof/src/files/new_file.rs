@@ -3,13 +3,12 @@
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use anyhow::{Context, anyhow, bail};
 use tempfile::{NamedTempFile, TempDir};
 
-use super::place::quoted;
-use super::signals;
+use crate::Error;
+use crate::text::quoted;
 
 /// A file in progress: written beside its target under another name, and moved there when it is complete.
 /// Otherwise it is removed.
@@ -22,34 +21,45 @@ pub struct NewFile {
 impl NewFile {
     /// Starts a file that will be `path`. An existing file is replaced only if `may_replace` returns true for
     /// it; what is being read, and anything that is not an ordinary file, is never replaced.
-    pub fn create(path: &Path, may_replace: impl FnOnce(&Path) -> bool) -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    /// When the file exists, or cannot be created.
+    pub fn create(path: &Path, may_replace: impl FnOnce(&Path) -> bool) -> Result<Self, Error> {
         // Links are followed, as in every other program.
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let found = fs::symlink_metadata(&target).ok();
         if let Some(found) = &found {
             if found.is_dir() {
-                bail!(
-                    "cannot write {}: it is a folder; name a file in it with -o",
-                    path.display()
-                );
+                return Err(Error::file(
+                    format!(
+                        "cannot write {}: it is a folder; name a file in it with -o",
+                        path.display()
+                    ),
+                    None,
+                ));
             }
             if !found.is_file() {
-                bail!(
-                    "cannot write {}: it is not an ordinary file; name another with -o",
-                    path.display()
-                );
+                return Err(Error::file(
+                    format!(
+                        "cannot write {}: it is not an ordinary file; name another with -o",
+                        path.display()
+                    ),
+                    None,
+                ));
             }
             if is_input(&target) {
-                bail!(
-                    "cannot write {}: it is being read; name another file",
-                    path.display()
-                );
+                let path = path.display();
+                let message = format!("cannot write {path}: it is being read; name another file");
+                return Err(Error::file(message, None));
             }
             if !may_replace(&target) {
-                bail!(
-                    "{} exists already; name another file with -o, or replace it with --force",
-                    path.display()
-                );
+                return Err(Error::file(
+                    format!(
+                        "{} exists already; name another file with -o, or replace it with --force",
+                        path.display()
+                    ),
+                    None,
+                ));
             }
         }
         let folder = match target.parent() {
@@ -71,14 +81,21 @@ impl NewFile {
     }
 
     /// A writer to the file.
-    pub fn writer(&self) -> anyhow::Result<BufWriter<File>> {
+    ///
+    /// # Errors
+    /// When the system refuses another handle.
+    pub fn writer(&self) -> Result<BufWriter<File>, Error> {
         let file = self.temporary.as_file().try_clone();
-        let file = file.context("cannot open another handle of the new file")?;
+        let file =
+            file.map_err(|error| Error::file("cannot open another handle of the new file", error))?;
         Ok(BufWriter::with_capacity(1 << 17, file))
     }
 
     /// Moves the file to its target.
-    pub fn finish(self) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// When the system refuses it, or another process has created one meanwhile.
+    pub fn finish(self) -> Result<(), Error> {
         let target = self.target.display().to_string();
         let placed = if self.replaces {
             self.temporary.persist(&self.target)
@@ -86,16 +103,14 @@ impl NewFile {
             // Another process may have created it meanwhile.
             self.temporary.persist_noclobber(&self.target)
         };
-        placed
-            .map(drop)
-            .map_err(|error| error.error)
-            .with_context(|| {
-                format!("cannot put the finished file at {target}; nothing was written")
-            })
+        placed.map(drop).map_err(|error| {
+            let message = format!("cannot put the finished file at {target}; nothing was written");
+            Error::file(message, error.error)
+        })
     }
 }
 
-fn unwritable(path: &Path, folder: &Path, error: io::Error) -> anyhow::Error {
+fn unwritable(path: &Path, folder: &Path, error: io::Error) -> Error {
     let path = path.display();
     let line = match error.kind() {
         ErrorKind::NotFound => {
@@ -109,7 +124,7 @@ fn unwritable(path: &Path, folder: &Path, error: io::Error) -> anyhow::Error {
         }
         _ => format!("cannot write {path}: {error}"),
     };
-    anyhow::Error::new(error).context(line)
+    Error::file(line, error)
 }
 
 /// The files that this process reads, by what identifies them.
@@ -142,13 +157,17 @@ fn is_input(path: &Path) -> bool {
 /// Refuses to overwrite the recording that is being read, under any name.
 ///
 /// `word` goes into the name that is suggested instead.
-pub fn refuse_same(input: &Path, output: &Path, word: &str) -> anyhow::Result<()> {
+///
+/// # Errors
+/// When they are the same file.
+pub fn refuse_same(input: &Path, output: &Path, word: &str) -> Result<(), Error> {
     if is_same(input, output) {
-        return Err(anyhow!(
+        let message = format!(
             "{} is the recording that is being read; write to another file: -o {}",
             output.display(),
             quoted(&beside(input, word))
-        ));
+        );
+        return Err(Error::Invalid(message));
     }
     Ok(())
 }
@@ -209,14 +228,19 @@ fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From here on an interrupt removes temporary files: unfinished ones, and those that
-/// recordings were unpacked into.
-pub fn clean_up_on_interrupt() {
-    // A verb that has installed its own handler keeps it.
-    let _ = signals::on_end(|code| {
-        remove_unfinished();
-        std::process::exit(code);
-    });
+/// Called before temporary files are created.
+static BEFORE_TEMPORARY: OnceLock<fn()> = OnceLock::new();
+
+/// Calls `arrange` before each temporary file is created, for programs that end at signals: what they arrange calls
+/// [`remove_unfinished`]. Only the first call has an effect.
+pub fn before_temporary_files(arrange: fn()) {
+    let _ = BEFORE_TEMPORARY.set(arrange);
+}
+
+fn arrange_removal() {
+    if let Some(arrange) = BEFORE_TEMPORARY.get() {
+        arrange();
+    }
 }
 
 /// Removes every unfinished file, before the program ends at once.
@@ -228,8 +252,11 @@ pub fn remove_unfinished() {
 }
 
 /// A folder for files that are removed when the program ends, in any way.
+///
+/// # Errors
+/// When the system refuses it.
 pub fn temporary_folder() -> io::Result<TempDir> {
-    clean_up_on_interrupt();
+    arrange_removal();
     let mut known = unfinished();
     let made = tempfile::Builder::new().prefix("asof-").tempdir()?;
     known.push(made.path().to_owned());
@@ -240,7 +267,7 @@ pub fn temporary_folder() -> io::Result<TempDir> {
 fn removed_on_interrupt(
     make: impl FnOnce() -> io::Result<NamedTempFile>,
 ) -> io::Result<NamedTempFile> {
-    clean_up_on_interrupt();
+    arrange_removal();
     let mut known = unfinished();
     let made = make()?;
     known.push(made.path().to_owned());

@@ -4,20 +4,19 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use asof_core::{Source as _, Summary};
 use asof_formats::McapFile;
 
-use super::failure::Usage;
-use super::newfile::NewFile;
+use super::new_file::NewFile;
+use crate::Error;
 
 /// The path of the metadata of a recording: `metadata.yaml` in its folder. An error when one exists that may not be
 /// replaced.
-pub fn place_beside(recording: &Path, may_replace: bool) -> anyhow::Result<PathBuf> {
+pub fn place_beside(recording: &Path, may_replace: bool) -> Result<PathBuf, Error> {
     let place = recording.with_file_name("metadata.yaml");
     if place.exists() && !may_replace {
         let shown = place.display();
-        return Err(Usage::error(format!(
+        return Err(Error::Option(format!(
             "{shown} is there already; --force replaces it, or write into a folder of its own"
         )));
     }
@@ -25,15 +24,14 @@ pub fn place_beside(recording: &Path, may_replace: bool) -> anyhow::Result<PathB
 }
 
 /// Writes the metadata of a recording that has just been written.
-pub fn write_beside(recording: &Path, place: &Path) -> anyhow::Result<()> {
+pub fn write_beside(recording: &Path, place: &Path) -> Result<(), Error> {
     let summary = McapFile::open(recording)?.summary();
     let name = recording.file_name().unwrap_or_default().to_string_lossy();
     let text = metadata(&summary, &name);
     let new = NewFile::create(place, |_| true)?;
-    let written = new
-        .writer()
-        .and_then(|mut out| Ok(out.write_all(text.as_bytes())?));
-    written.with_context(|| format!("cannot write {}", place.display()))?;
+    let mut out = new.writer()?;
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|error| Error::file(format!("cannot write {}", place.display()), error))?;
     new.finish()
 }
 

@@ -10,9 +10,10 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::csv::header;
-use super::decoded::Decoders;
-use super::newfile::NewFile;
+use super::decoders::ReportingDecoders;
+use crate::Error;
+use crate::files::NewFile;
+use crate::rows::header;
 
 /// The times that every message has.
 const TIMES: [&str; 2] = ["log_time", "publish_time"];
@@ -21,7 +22,7 @@ const TIMES: [&str; 2] = ["log_time", "publish_time"];
 pub struct LineFiles<Start> {
     is_csv: bool,
     times: [bool; 2],
-    decoders: Decoders,
+    decoders: ReportingDecoders,
     start: Start,
     files: Vec<LineFile>,
     places: ByChannel<Option<ChannelFile>>,
@@ -42,9 +43,9 @@ struct ChannelFile {
     is_named_alike: bool,
 }
 
-impl<Start: FnMut(&str) -> anyhow::Result<NewFile>> LineFiles<Start> {
+impl<Start: FnMut(&str) -> Result<NewFile, Error>> LineFiles<Start> {
     /// `times` selects `log_time` and `publish_time`; `start` makes the file of a topic.
-    pub fn new(is_csv: bool, times: [bool; 2], decoders: Decoders, start: Start) -> Self {
+    pub fn new(is_csv: bool, times: [bool; 2], decoders: ReportingDecoders, start: Start) -> Self {
         LineFiles {
             is_csv,
             times,
@@ -57,7 +58,7 @@ impl<Start: FnMut(&str) -> anyhow::Result<NewFile>> LineFiles<Start> {
     }
 
     /// Writes a message; one that cannot be decoded is counted and skipped.
-    pub fn write(&mut self, message: MessageRef<'_>) -> anyhow::Result<()> {
+    pub fn write(&mut self, message: MessageRef<'_>) -> Result<(), Error> {
         self.line.clear();
         let times = [message.log_time, message.publish_time];
         let times = TIMES.into_iter().zip(times).zip(self.times);
@@ -96,7 +97,7 @@ impl<Start: FnMut(&str) -> anyhow::Result<NewFile>> LineFiles<Start> {
     }
 
     /// Moves all files to their places; returns how many there are, and what could not be decoded.
-    pub fn finish(self) -> anyhow::Result<(u64, Decoders)> {
+    pub fn finish(self) -> Result<(u64, ReportingDecoders), Error> {
         let count = self.files.len() as u64;
         for file in self.files {
             let mut writer = file.writer;
@@ -106,7 +107,7 @@ impl<Start: FnMut(&str) -> anyhow::Result<NewFile>> LineFiles<Start> {
         Ok((count, self.decoders))
     }
 
-    fn place_of(&mut self, message: MessageRef<'_>) -> anyhow::Result<ChannelFile> {
+    fn place_of(&mut self, message: MessageRef<'_>) -> Result<ChannelFile, Error> {
         let channel = message.channel;
         if let Some(place) = self.places.get(channel, || None) {
             return Ok(*place);
@@ -146,8 +147,8 @@ impl<Start: FnMut(&str) -> anyhow::Result<NewFile>> LineFiles<Start> {
 }
 
 /// A JSON object with unique keys: a later duplicate gets an underscore, as a column does.
-fn with_own_names(line: &[u8]) -> anyhow::Result<Vec<u8>> {
-    let Pairs(pairs) = serde_json::from_slice(line)?;
+fn with_own_names(line: &[u8]) -> Result<Vec<u8>, Error> {
+    let Pairs(pairs) = serde_json::from_slice(line).map_err(std::io::Error::from)?;
     let mut out = Vec::with_capacity(line.len() + 8);
     let mut names: Vec<String> = Vec::with_capacity(pairs.len());
     for (name, value) in &pairs {
@@ -156,7 +157,7 @@ fn with_own_names(line: &[u8]) -> anyhow::Result<Vec<u8>> {
         while names.contains(&name) {
             name.push('_');
         }
-        serde_json::to_writer(&mut out, &name)?;
+        serde_json::to_writer(&mut out, &name).map_err(std::io::Error::from)?;
         out.push(b':');
         out.extend_from_slice(value.get().as_bytes());
         names.push(name);

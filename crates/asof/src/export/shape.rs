@@ -8,10 +8,9 @@ use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, make_array};
 use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Fields, Schema};
 use arrow_select::nullif::nullif;
-use clap::ValueEnum;
 
 /// Whether times carry the zone UTC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TimeZone {
     /// Timestamps with the zone UTC, as pandas and polars expect them
     #[default]

@@ -1,6 +1,7 @@
 //! Numbers and names as people read them.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 use asof_core::Stamp;
 
@@ -88,6 +89,37 @@ pub fn seconds_between(start: Stamp, end: Stamp) -> f64 {
     end.since(start) as f64 / 1e9
 }
 
+/// A path quoted as one word of a shell, for commands that are shown.
+pub fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+/// `did you mean '/odom'?`, for topics; finds a missing slash, too.
+pub fn hint<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> Option<String> {
+    let slashed = format!("/{wanted}");
+    let is_slashed = known.clone().into_iter().any(|name| name == slashed);
+    let meant = if is_slashed {
+        Some(slashed.as_str())
+    } else {
+        asof_core::spelling::nearest(wanted, known)
+    };
+    meant.map(|name| format!("did you mean '{name}'?"))
+}
+
+/// Which packages have what this build has not, and the line that builds it.
+pub fn absent(what: &str, feature: &str) -> String {
+    format!(
+        "this build has no {what}; the ready-made packages do: the archive, the Debian package and the wheel `asof`. \
+         To build it: cargo install --path crates/asof-cli --features {feature}"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +131,15 @@ mod tests {
         assert_eq!(shown("c1 \u{9b}31m"), r"c1 \u{9b}31m");
         assert_eq!(shown("gpj.\u{202e}exe"), r"gpj.\u{202e}exe");
         assert_eq!(shown("a\u{200b}b\u{feff}"), r"a\u{200b}b\u{feff}");
+    }
+
+    #[test]
+    fn a_slash_that_was_left_out_is_seen() {
+        let topics = ["/odom", "/scan"];
+        assert_eq!(
+            hint("odom", topics).as_deref(),
+            Some("did you mean '/odom'?")
+        );
     }
 
     #[test]

@@ -5,14 +5,13 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context as _, anyhow};
 use asof_core::Stamp;
 use asof_decode::VideoCodec;
 
-use super::newfile::NewFile;
-use super::screen::Screen;
 use super::seen::{Seen, Taken};
-use asof::lerobot::{Mp4, Parameters, ffmpeg_command};
+use crate::files::NewFile;
+use crate::lerobot::{Mp4, Parameters, ffmpeg_command};
+use crate::{Error, Progress};
 
 /// A video file in progress.
 pub struct Film {
@@ -54,7 +53,7 @@ struct Packets {
 
 impl Film {
     /// Starts a file with its first picture or packet.
-    pub fn start(path: &Path, first: &Seen, rate: f64, force: bool) -> anyhow::Result<Self> {
+    pub fn start(path: &Path, first: &Seen, rate: f64, force: bool) -> Result<Self, Error> {
         let way = match first {
             Seen::Packet(data, codec) if Parameters::of(*codec, data).is_some() => {
                 Way::muxed(path, *codec, data, force)?
@@ -84,14 +83,17 @@ impl Film {
     }
 
     /// Adds the next picture or packet.
-    pub fn take(&mut self, seen: &Seen, at: Stamp) -> anyhow::Result<Taken> {
-        let cannot = || format!("cannot write the video {}", self.path.display());
+    pub fn take(&mut self, seen: &Seen, at: Stamp) -> Result<Taken, Error> {
+        let path = &self.path;
+        let cannot = |error: std::io::Error| {
+            Error::file(format!("cannot write the video {}", path.display()), error)
+        };
         match (&mut self.way, seen) {
             (Way::Muxed(muxed), Seen::Packet(data, codec)) if *codec == muxed.codec => {
-                return muxed.take(data, at).with_context(cannot);
+                return muxed.take(data, at).map_err(cannot);
             }
             (Way::Packets(packets), Seen::Packet(data, codec)) if *codec == packets.codec => {
-                packets.take(data, at).with_context(cannot)?;
+                packets.take(data, at).map_err(cannot)?;
             }
             (
                 Way::Pictures {
@@ -120,7 +122,7 @@ impl Film {
     }
 
     /// Moves the file to its target; returns the path.
-    pub fn finish(self, force: bool, screen: &Screen) -> anyhow::Result<PathBuf> {
+    pub fn finish(self, force: bool, progress: &Progress) -> Result<PathBuf, Error> {
         match self.way {
             Way::Muxed(muxed) => {
                 muxed.film.finish()?;
@@ -131,7 +133,7 @@ impl Film {
                 let stream = with(&self.path, stream_extension(packets.codec));
                 packets.finish()?;
                 if !has_ffmpeg() {
-                    screen.note(format_args!(
+                    progress.note(format_args!(
                         "ffmpeg is not installed: {} is the bare stream, without times; with ffmpeg it becomes an .mp4",
                         stream.display()
                     ));
@@ -139,8 +141,9 @@ impl Film {
                 }
                 let film = with(&self.path, "mp4");
                 remux(&stream, &film, self.rate, force)?;
-                std::fs::remove_file(&stream)
-                    .with_context(|| format!("cannot remove {}", stream.display()))?;
+                std::fs::remove_file(&stream).map_err(|error| {
+                    Error::file(format!("cannot remove {}", stream.display()), error)
+                })?;
                 Ok(film)
             }
             Way::Pictures { encoder, new, .. } => {
@@ -153,8 +156,9 @@ impl Film {
 }
 
 impl Way {
-    fn muxed(path: &Path, codec: VideoCodec, first: &[u8], force: bool) -> anyhow::Result<Self> {
-        let parameters = Parameters::of(codec, first).context("there are no parameters")?;
+    fn muxed(path: &Path, codec: VideoCodec, first: &[u8], force: bool) -> Result<Self, Error> {
+        let parameters = Parameters::of(codec, first)
+            .ok_or_else(|| Error::Invalid("there are no parameters".to_owned()))?;
         let new = NewFile::create(&with(path, "mp4"), |_| force)?;
         let film = Mp4::timed(new.writer()?, parameters)?;
         Ok(Way::Muxed(Box::new(Muxed {
@@ -171,11 +175,9 @@ impl Way {
         extension: &'static str,
         rate: f64,
         force: bool,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self, Error> {
         if !has_ffmpeg() {
-            return Err(anyhow!(
-                "encoding pictures as video needs ffmpeg, which is not installed; install it, or write them one by one: --format images"
-            ));
+            return Err(Error::Invalid("encoding pictures as video needs ffmpeg, which is not installed; install it, or write them one by one: --format images".to_owned()));
         }
         let codec = match extension {
             "jpg" => "mjpeg",
@@ -196,7 +198,7 @@ impl Way {
             .arg(new.path())
             .stdin(Stdio::piped())
             .spawn()
-            .context("cannot start ffmpeg")?;
+            .map_err(|error| Error::file("cannot start ffmpeg", error))?;
         Ok(Way::Pictures {
             encoder,
             extension,
@@ -238,7 +240,7 @@ impl Packets {
         self.out.write_all(data)
     }
 
-    fn finish(mut self) -> anyhow::Result<()> {
+    fn finish(mut self) -> Result<(), Error> {
         self.out.flush()?;
         drop(self.out);
         self.new.finish()
@@ -291,7 +293,7 @@ fn has_ffmpeg() -> bool {
 }
 
 /// Puts a stream into a container, its pictures evenly spaced at the average rate.
-fn remux(stream: &Path, film: &Path, rate: f64, force: bool) -> anyhow::Result<()> {
+fn remux(stream: &Path, film: &Path, rate: f64, force: bool) -> Result<(), Error> {
     let new = NewFile::create(film, |_| force)?;
     let mut command = ffmpeg_command();
     if stream
@@ -306,30 +308,36 @@ fn remux(stream: &Path, film: &Path, rate: f64, force: bool) -> anyhow::Result<(
         .args(["-c", "copy", "-f", "mp4", "-y"])
         .arg(new.path())
         .status()
-        .context("cannot start ffmpeg")?;
+        .map_err(|error| Error::file("cannot start ffmpeg", error))?;
     if !status.success() {
-        return Err(anyhow!(
+        return Err(Error::Invalid(format!(
             "ffmpeg could not put {} into a container; the stream was kept",
             stream.display()
-        ));
+        )));
     }
     new.finish()
 }
 
-fn feed(encoder: &mut Child, bytes: &[u8]) -> anyhow::Result<()> {
+fn feed(encoder: &mut Child, bytes: &[u8]) -> Result<(), Error> {
     let written = match &mut encoder.stdin {
         Some(input) => input.write_all(bytes),
         None => Ok(()),
     };
-    written.map_err(|_| anyhow!("ffmpeg ended before the last picture; its output is above"))
+    written.map_err(|_| {
+        Error::Invalid("ffmpeg ended before the last picture; its output is above".to_owned())
+    })
 }
 
-fn end(mut encoder: Child) -> anyhow::Result<()> {
+fn end(mut encoder: Child) -> Result<(), Error> {
     drop(encoder.stdin.take());
-    let status = encoder.wait().context("cannot wait for ffmpeg")?;
+    let status = encoder
+        .wait()
+        .map_err(|error| Error::file("cannot wait for ffmpeg", error))?;
     if status.success() {
         Ok(())
     } else {
-        Err(anyhow!("ffmpeg could not encode the video ({status})"))
+        Err(Error::Invalid(
+            "ffmpeg could not encode the video ({status})".to_owned(),
+        ))
     }
 }

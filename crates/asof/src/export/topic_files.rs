@@ -5,16 +5,19 @@ use std::collections::hash_map::Entry;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use anyhow::anyhow;
+use crate::Error;
 
 /// Creates a folder and its parents.
-pub fn make_folder(folder: &Path) -> anyhow::Result<()> {
+pub fn make_folder(folder: &Path) -> Result<(), Error> {
     std::fs::create_dir_all(folder).map_err(|error| {
         let reason = match error.kind() {
             ErrorKind::AlreadyExists | ErrorKind::NotADirectory => "a file is in its way".into(),
             _ => error.to_string(),
         };
-        anyhow!("cannot make the folder {}: {reason}", folder.display())
+        Error::Invalid(format!(
+            "cannot make the folder {}: {reason}",
+            folder.display()
+        ))
     })
 }
 

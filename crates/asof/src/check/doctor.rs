@@ -1,0 +1,193 @@
+//! A recording that is read completely, and whose parts must agree.
+
+use std::path::PathBuf;
+
+use asof_core::{Channel, ChannelSummary, Problem, ProblemKind, Query};
+use asof_decode::{ChannelReport, Decoder, Layers, Projection, SchemaError, TableOptions, Tables};
+use serde::Serialize;
+
+use crate::problems::problems_as_json;
+use crate::text::counted;
+use crate::{Error, Recording};
+
+/// How a recording is examined.
+#[derive(Debug, Clone)]
+pub struct DoctorOptions {
+    /// Whether every message is decoded, too.
+    pub decode: bool,
+}
+
+impl Default for DoctorOptions {
+    fn default() -> Self {
+        DoctorOptions { decode: true }
+    }
+}
+
+/// What was found in a recording.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Diagnosis {
+    /// The recording.
+    pub path: String,
+    /// Whether nothing is wrong, and everything was decoded.
+    pub healthy: bool,
+    /// Messages that can be read.
+    pub messages: u64,
+    /// Messages that can be read but not decoded; `None` where that was not tried.
+    pub undecoded: Option<u64>,
+    /// Those of them without a decoder.
+    pub unknown: Vec<UnknownMessages>,
+    #[serde(serialize_with = "problems_as_json")]
+    /// What is wrong.
+    pub problems: Vec<Problem>,
+    /// Whether something is wrong with the recording itself.
+    #[serde(skip)]
+    pub is_damaged: bool,
+    #[serde(skip)]
+    /// The size of the recording, in bytes.
+    pub size: u64,
+    #[serde(skip)]
+    /// Its chunks.
+    pub chunks: u64,
+}
+
+/// Messages of one channel without a decoder.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct UnknownMessages {
+    /// The topic.
+    pub topic: String,
+    /// Messages that can be read.
+    pub messages: u64,
+    /// Why there is no decoder.
+    pub reason: String,
+}
+
+impl Recording {
+    /// Reads all of it and verifies that its parts agree: records, checksums, chunks, indexes, statistics, and every message.
+    ///
+    /// # Errors
+    /// When it cannot be read at all. What is wrong with it is in the result.
+    pub fn doctor(&self, options: &DoctorOptions) -> Result<Diagnosis, Error> {
+        let total = self.summary().size;
+        let problems = self
+            .source()
+            .check(&mut |done, _| self.progress().done(done, total))?;
+        let mut diagnosis = diagnosis(self, problems)?;
+        if options.decode {
+            diagnosis.decode(self)?;
+        }
+        Ok(diagnosis)
+    }
+}
+
+fn diagnosis(file: &Recording, problems: Vec<Problem>) -> Result<Diagnosis, Error> {
+    let summary = file.summary();
+    let messages = match summary.messages {
+        Some(messages) if problems.is_empty() => messages,
+        // What a damaged file declares about itself is not reliable.
+        _ => readable_messages(file)?,
+    };
+    Ok(Diagnosis {
+        path: file
+            .places()
+            .first()
+            .map_or_else(String::new, |place: &PathBuf| place.display().to_string()),
+        healthy: problems.is_empty(),
+        is_damaged: !problems.is_empty(),
+        messages,
+        undecoded: None,
+        unknown: Vec::new(),
+        problems,
+        size: summary.size,
+        chunks: summary.chunks,
+    })
+}
+
+impl Diagnosis {
+    /// Decodes every message, and adds those that fail to the problems, or to the unknown ones.
+    fn decode(&mut self, file: &Recording) -> Result<(), Error> {
+        let options = TableOptions {
+            layers: Layers::standard().only("reflection"),
+            ..TableOptions::default()
+        };
+        let mut tables = Tables::read(file, &Query::all(), options)?;
+        for batch in &mut tables {
+            batch?;
+        }
+        let reports = tables.report();
+        let undecoded = reports.iter().map(|report| self.take_note(report)).sum();
+        self.undecoded = Some(undecoded);
+        self.check_unused_schemas(file);
+        self.healthy = self.problems.is_empty() && undecoded == 0;
+        Ok(())
+    }
+
+    /// Adds what is wrong with a channel's messages; returns how many of them could not be decoded.
+    fn take_note(&mut self, report: &ChannelReport) -> u64 {
+        let channel = &report.assignment.channel;
+        let (count, reason) = match report.failures.first() {
+            Some((at, error)) => (report.failed, format!("the first: at {at}, {error}")),
+            None if report.assignment.layer.is_none() => {
+                let declined = report.assignment.declined.last();
+                let reason = declined.map_or("", |(_, reason)| reason);
+                (report.messages, reason.to_owned())
+            }
+            None => return 0,
+        };
+        let is_unknown = report.assignment.layer.is_none() && schema_fault(channel).is_none();
+        if is_unknown {
+            self.unknown.push(UnknownMessages {
+                topic: channel.topic.clone(),
+                messages: count,
+                reason,
+            });
+            return count;
+        }
+        let what = counted(count, "message");
+        self.problems.push(Problem {
+            kind: ProblemKind::BadRecord,
+            offset: None,
+            topic: Some(channel.topic.clone()),
+            message: format!("{what} cannot be decoded; {reason}"),
+        });
+        count
+    }
+
+    /// A channel without messages has a schema, too.
+    fn check_unused_schemas(&mut self, file: &Recording) {
+        let summary = file.summary();
+        let unused = |entry: &&ChannelSummary| entry.messages == Some(0);
+        for entry in summary.channels.iter().filter(unused) {
+            let channel = &entry.channel;
+            if let Some(fault) = schema_fault(channel) {
+                self.problems.push(Problem {
+                    kind: ProblemKind::BadRecord,
+                    offset: None,
+                    topic: Some(channel.topic.clone()),
+                    message: format!("its schema cannot be read: {fault}"),
+                });
+            }
+        }
+    }
+}
+
+/// What is wrong with a channel's schema; `None` where its encoding is unknown, or where it has no schema.
+fn schema_fault(channel: &Channel) -> Option<SchemaError> {
+    let has_schema = channel
+        .schema
+        .as_ref()
+        .is_some_and(|schema| !schema.data.is_empty());
+    match Decoder::new(channel, &Projection::All, &[]).err()? {
+        SchemaError::UnknownEncoding { .. } | SchemaError::NoDefinition { .. } => None,
+        error => has_schema.then_some(error),
+    }
+}
+
+fn readable_messages(file: &Recording) -> Result<u64, Error> {
+    let mut messages = 0;
+    for batch in file.read(&Query::all())? {
+        messages += batch?.len() as u64;
+    }
+    Ok(messages)
+}

@@ -1,0 +1,176 @@
+//! What the command does is a method of a recording.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use asof::align::AlignOptions;
+use asof::check::{DoctorOptions, Expectations};
+use asof::decode::ros::Odometry;
+use asof::export::{ExportFormat, ExportOptions};
+use asof::files::{ConvertOptions, Cut, RecoverOptions, SplitOptions};
+use asof::formats::{McapWriter, McapWriterOptions};
+use asof::{Error, Event, Progress, Recording, When};
+use asof_demo::{Demo, DemoOptions};
+use tempfile::TempDir;
+
+/// Two seconds of the demo robot.
+fn demo() -> (TempDir, Recording) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run.mcap");
+    let mut writer = McapWriter::create(&path, McapWriterOptions::default()).expect("a file");
+    let demo = Demo::new(DemoOptions {
+        duration: Duration::from_secs(2),
+        ..DemoOptions::default()
+    });
+    for message in demo.messages() {
+        writer.write(&message).expect("written");
+    }
+    writer.finish().expect("finished");
+    let recording = asof::open(path).expect("a recording");
+    (folder, recording)
+}
+
+#[test]
+fn a_topic_is_a_table_columns_and_structs_with_the_same_rows() {
+    let (_folder, recording) = demo();
+    let odom = recording.topic("/odom").expect("a topic");
+    let x = odom.f64("pose.pose.position.x").expect("numbers");
+    let table = odom.read().expect("a table");
+    let rows: usize = table
+        .collect()
+        .expect("rows")
+        .iter()
+        .map(RecordBatch::num_rows)
+        .sum();
+    let structs: Vec<f64> = odom
+        .messages::<Odometry>()
+        .expect("messages")
+        .map(|message| message.expect("a message").message.pose.pose.position.x)
+        .collect();
+    assert_eq!(x, structs);
+    assert_eq!(rows, x.len());
+    let chosen = odom
+        .columns(&["stamp", "pose.pose.position"])
+        .expect("columns");
+    assert_eq!(chosen.columns(), ["stamp", "pose.pose.position"]);
+}
+
+#[test]
+fn a_missing_topic_or_field_is_an_error_that_names_what_is_there() {
+    let (_folder, recording) = demo();
+    let error = recording.topic("/odometry").expect_err("no such topic");
+    assert!(error.to_string().contains("/odom"), "{error}");
+    let odom = recording.topic("/odom").expect("a topic");
+    let error = odom.f64("pose.position.x").expect_err("no such field");
+    assert!(error.to_string().contains("covariance"), "{error}");
+}
+
+#[test]
+fn what_was_known_is_asked_by_a_time_relative_to_the_recording() {
+    let (_folder, recording) = demo();
+    let at: When = "+1s".parse().expect("a time");
+    let known = recording.at(at).expect("an answer");
+    let limit = recording.resolve(at);
+    assert!(known.len() > 3);
+    assert!(known.iter().all(|message| message.log_time <= limit));
+}
+
+#[test]
+fn a_join_and_a_resampling_are_tables() {
+    let (_folder, recording) = demo();
+    let joined = recording.join("/odom", &["/imu"], AlignOptions::default());
+    let joined = joined.expect("a table");
+    let rows: usize = joined
+        .collect()
+        .expect("rows")
+        .iter()
+        .map(RecordBatch::num_rows)
+        .sum();
+    let odom = recording.topic("/odom").expect("a topic");
+    assert_eq!(rows, odom.f64("pose.pose.position.x").expect("x").len());
+    let resampled = recording.resample(&["/odom"], 10.0, AlignOptions::default());
+    let resampled = resampled.expect("a table").collect().expect("rows");
+    let rows: usize = resampled.iter().map(RecordBatch::num_rows).sum();
+    assert!((19..=21).contains(&rows), "{rows}");
+}
+
+#[test]
+fn a_recording_is_converted_split_and_recovered_without_losing_a_message() {
+    let (folder, recording) = demo();
+    let all = recording.summary().messages.expect("a count");
+    let copy = folder.path().join("copy.mcap");
+    let written = recording.convert(&copy, &ConvertOptions::default());
+    assert_eq!(written.expect("written").converted.messages, all);
+    let saved = folder.path().join("saved.mcap");
+    let saved = recording
+        .recover(saved, &RecoverOptions::default())
+        .expect("saved");
+    assert_eq!((saved.messages, saved.lost), (all, 0));
+    let options = SplitOptions::new(Cut::Duration(500_000_000));
+    let parts = recording
+        .split(folder.path().join("part.mcap"), &options)
+        .expect("parts");
+    assert_eq!(parts.messages, all);
+    assert!(parts.parts.len() >= 4, "{}", parts.parts.len());
+    let again = recording.convert(&copy, &ConvertOptions::default());
+    assert!(matches!(again, Err(Error::File { .. })));
+}
+
+#[test]
+fn a_recording_meets_the_expectations_that_it_suggests_and_does_not_differ_from_itself() {
+    let (_folder, recording) = demo();
+    let text = recording.expectations().expect("expectations").to_toml();
+    let expectations = Expectations::from_toml("own.toml", &text.expect("TOML")).expect("read");
+    let report = recording.check(&expectations).expect("a report");
+    assert!(report.passed > 10 && report.failed == 0, "{report:?}");
+    assert!(recording.diff(&recording).expect("a comparison").is_empty());
+    let found = recording
+        .doctor(&DoctorOptions::default())
+        .expect("a diagnosis");
+    assert!(found.healthy, "{:?}", found.problems);
+}
+
+#[test]
+fn an_export_writes_a_file_for_each_topic() {
+    let (folder, recording) = demo();
+    for format in [ExportFormat::Parquet, ExportFormat::Csv] {
+        let target: PathBuf = folder.path().join(format!("{format:?}"));
+        let options = ExportOptions {
+            format,
+            query: asof::Query::topics(["/odom", "/imu"]),
+            ..ExportOptions::default()
+        };
+        assert!(recording.export(&target, &options).expect("files"));
+        let files = std::fs::read_dir(&target).expect("a folder").count();
+        assert_eq!(files, 2);
+    }
+}
+
+#[test]
+fn progress_is_reported_and_cancelling_ends_the_work() {
+    let (folder, recording) = demo();
+    let reports = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&reports);
+    let progress = Progress::to(move |event| {
+        if matches!(event, Event::Done { .. }) {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let recording = recording.with_progress(progress.clone());
+    let target = folder.path().join("copy.mcap");
+    recording
+        .convert(&target, &ConvertOptions::default())
+        .expect("written");
+    assert!(reports.load(Ordering::Relaxed) > 0);
+    progress.cancel();
+    let target = folder.path().join("other.mcap");
+    let error = recording.convert(&target, &ConvertOptions::default());
+    let error = error.expect_err("it is cancelled");
+    assert!(error.is_cancelled(), "{error}");
+    assert!(!target.exists());
+    let error = recording.expectations().expect_err("it is cancelled");
+    assert!(error.is_cancelled(), "{error}");
+}
