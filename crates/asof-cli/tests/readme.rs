@@ -12,7 +12,7 @@ mod numbers {
     }
 }
 
-const README: &str = include_str!("../README.md");
+const README: &str = include_str!("../../../README.md");
 const EXAMPLE: &str = include_str!("readme/numbers.rs");
 
 /// The contents of the blocks of code, in order.
