@@ -5,10 +5,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use asof::formats::Recording;
 use asof::live::{LiveError, LiveWindow, Robot as Session, Sample};
 use asof::window::sync::{ApproximateTime, ExactTime, SharedSynchronizer, Stamped, Synchronizer};
 use asof::window::{Bounds, Connection, Entry, Recent, WaitError};
-use asof::formats::Recording;
 use asof::{Batch, Stamp, When};
 use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
@@ -154,7 +154,9 @@ impl Robot {
             options = options.window(window);
         }
         let is_in = move |topic: &str| match &namespace {
-            Some(name) => topic.strip_prefix(name).is_some_and(|rest| rest.starts_with('/')),
+            Some(name) => topic
+                .strip_prefix(name)
+                .is_some_and(|rest| rest.starts_with('/')),
             None => true,
         };
         let live = py.detach(|| session.transforms_of(options, is_in));
