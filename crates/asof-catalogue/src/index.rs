@@ -1,11 +1,11 @@
 //! Keeping a catalogue current: the listing is compared with the catalogue, and only the difference is opened.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use asof_core::Stamp;
+use asof_core::{SourceError, Stamp};
 use asof_formats::{OpenOptions, Store, StoredFile};
 
 use crate::catalogue::Catalogue;
@@ -25,6 +25,9 @@ pub struct IndexOptions {
     pub at_once: Option<usize>,
     /// How recordings are opened.
     pub open: OpenOptions,
+    /// Once it is true, no more recordings are opened. What was read is kept, and the run fails with
+    /// [`SourceError::Cancelled`].
+    pub cancelled: Arc<AtomicBool>,
 }
 
 impl Default for IndexOptions {
@@ -39,6 +42,7 @@ impl Default for IndexOptions {
                 map_pages: false,
                 ..OpenOptions::default()
             },
+            cancelled: Arc::default(),
         }
     }
 }
@@ -130,7 +134,7 @@ impl<'a> Indexer<'a> {
     /// does not stop the run. Results are written in parts on the way, so that an interrupted run loses little.
     ///
     /// # Errors
-    /// When the recordings cannot be listed, or the catalogue cannot be read or written.
+    /// When the recordings cannot be listed, or the catalogue cannot be read or written; or when it is cancelled.
     pub fn run(
         &self,
         now: Stamp,
@@ -183,6 +187,9 @@ impl<'a> Indexer<'a> {
         };
         self.catalogue.commit(&first, now)?;
         self.open_all((&to_open, &seen), &patterns, now, &mut run, tell)?;
+        if run.opened < to_open.len() as u64 {
+            return Err(SourceError::Cancelled.into());
+        }
         let mut head = self.catalogue.existing_head()?;
         if !to_open.is_empty() || run.vanished > 0 {
             head = self.catalogue.compact(now)?;
@@ -260,6 +267,9 @@ impl<'a> Indexer<'a> {
                 let (found, next) = (found.clone(), &next);
                 scope.spawn(move || {
                     while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        if self.options.cancelled.load(Ordering::Relaxed) {
+                            return;
+                        }
                         let indexed = survey(root, file, patterns, &self.options.open, now);
                         // The receiver is gone if writing has failed.
                         if found.send(indexed).is_err() {

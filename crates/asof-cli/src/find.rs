@@ -4,15 +4,15 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use asof_catalogue::{Catalogue, FoundRecording, SearchStats};
-use asof_core::{Stamp, TimeRange};
+use asof::catalogue::{FoundRecording, SearchStats};
+use asof::{Fleet, Stamp, TimeRange};
 use asof_serve::Annotations;
 use clap::Args;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::Outcome;
-use super::fleet::{self, Searching};
+use super::fleet::{Searching, long_line};
 use super::place;
 use super::screen::{Screen, output};
 use asof::text::{duration, shown};
@@ -74,21 +74,21 @@ impl Find {
         let mut out = output();
         let mut found = 0_u64;
         for place in &self.places {
-            if let Some(catalogue) = self.catalogue_of(place)? {
-                let recordings = self.searching.find(&catalogue)?;
+            if let Some(fleet) = self.fleet_of(place)? {
+                let recordings = self.searching.find(&fleet)?;
                 let SearchStats {
                     groups,
                     groups_read,
                 } = recordings.stats;
                 tracing::debug!(groups, groups_read, "searched the catalogue");
                 for recording in recordings.recordings {
-                    let address = catalogue.root().address_of(&recording.row.recording);
+                    let address = fleet.address_of(&recording.row.recording);
                     if self.text.is_some() {
                         files.push(PathBuf::from(address));
                         continue;
                     }
                     found += 1;
-                    out.write_all(self.recording_line(&recording, &address).as_bytes())?;
+                    out.write_all(self.recording_line(&fleet, &recording, &address).as_bytes())?;
                 }
             } else if place.is_dir() {
                 recordings_in(place, 0, &mut files)
@@ -135,19 +135,19 @@ impl Find {
         })
     }
 
-    /// The catalogue of a place: where there is one, or where only a catalogue can answer.
-    fn catalogue_of(&self, place: &Path) -> anyhow::Result<Option<Catalogue>> {
+    /// The fleet of a place: where it has a catalogue, or where only a catalogue can answer.
+    fn fleet_of(&self, place: &Path) -> anyhow::Result<Option<Fleet>> {
         if self.searching.is_asked() {
-            return self.searching.existing_catalogue_of(place).map(Some);
+            return self.searching.existing_fleet_of(place).map(Some);
         }
-        self.searching.catalogue_of(place)
+        self.searching.fleet_of(place)
     }
 
-    fn recording_line(&self, found: &FoundRecording, address: &str) -> String {
+    fn recording_line(&self, fleet: &Fleet, found: &FoundRecording, address: &str) -> String {
         if self.json {
-            format!("{}\n", fleet::found_as_json(found, address))
+            format!("{}\n", fleet.found_as_json(found))
         } else if self.long {
-            fleet::long_line(found, address)
+            long_line(found, address)
         } else {
             format!("{}\n", shown(address))
         }

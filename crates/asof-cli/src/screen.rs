@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use anstyle::{AnsiColor, Style};
 use asof::{Event, Progress};
@@ -122,15 +122,26 @@ impl Screen {
 
     /// What the library reports: notes and warnings, and a progress bar of this template.
     pub fn reports(&self, template: &'static str) -> Progress {
-        let (screen, bar) = (self.clone(), OnceLock::new());
-        Progress::to(move |event| match event {
-            Event::Note(text) => screen.note(text),
-            Event::Warning(text) => screen.warning(text),
-            Event::Done { done, total } => {
-                let bar: &ProgressBar = bar.get_or_init(|| screen.progress(total, template));
-                bar.set_position(done);
+        let (screen, bar) = (self.clone(), Mutex::new(None::<ProgressBar>));
+        Progress::to(move |event| {
+            let mut bar = bar.lock().unwrap_or_else(PoisonError::into_inner);
+            let beside = |print: &dyn Fn()| match &*bar {
+                Some(bar) => bar.suspend(print),
+                None => print(),
+            };
+            match event {
+                Event::Note(text) => beside(&|| screen.note(text)),
+                Event::Warning(text) => beside(&|| screen.warning(text)),
+                Event::Done { done, total } => {
+                    let shown = bar.get_or_insert_with(|| screen.progress(total, template));
+                    shown.set_position(done);
+                    // The bar disappears when it is dropped.
+                    if done == total {
+                        *bar = None;
+                    }
+                }
+                _ => {}
             }
-            _ => {}
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use asof_catalogue::NamePattern;
+use asof::catalogue::NamePattern;
 use asof_core::{Query, Source, Stamp, TimeRange, Topics, When};
 use clap::Args;
 

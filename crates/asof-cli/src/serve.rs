@@ -8,7 +8,6 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use asof_catalogue::Catalogue;
 use asof_core::{Follow, FollowEnd, Followed, Query, Source, Stamp};
 use asof_formats::{McapFile, McapWriter, McapWriterOptions};
 use asof_serve::{
@@ -31,6 +30,7 @@ use super::select::{Patterns, parse_patterns};
 use super::signals;
 use super::signals::clean_up_on_interrupt;
 use super::sql::{FLIGHT_PORT, Flight, Flying, Served};
+use asof::Fleet;
 use asof::files::remove_unfinished;
 
 /// Show recordings or a running robot in the browser, and to Foxglove and Lichtblick
@@ -161,14 +161,14 @@ impl Serve {
             let text = "--flight is for recordings, and needs some";
             return Err(Usage::error(text.to_owned()));
         }
-        if let Some(catalogue) = self.fleet()? {
+        if let Some(fleet) = self.fleet()? {
             let mut queries = Served::default();
             if self.flight.is_some() {
                 // The page queries what is open in it; nothing of the list is yet.
                 queries.flight = self.served(screen)?.flight;
             }
             let kept = Kept {
-                fleet: Some(catalogue),
+                fleet: Some(fleet),
                 queries,
                 ..Kept::default()
             };
@@ -243,14 +243,14 @@ impl Serve {
     }
 
     /// The catalogue of the one named place, if it has one: then the page shows its list.
-    fn fleet(&self) -> anyhow::Result<Option<Catalogue>> {
+    fn fleet(&self) -> anyhow::Result<Option<Fleet>> {
         let [place] = self.places.as_slice() else {
             return Ok(None);
         };
         if self.catalogue.is_named() {
-            let catalogue = self.catalogue.of(place)?;
-            catalogue.existing_head()?;
-            return Ok(Some(catalogue));
+            let fleet = self.catalogue.of(place)?;
+            fleet.catalogue().existing_head()?;
+            return Ok(Some(fleet));
         }
         if self.compare.is_wanted() || is_robot(place) {
             return Ok(None);
@@ -283,7 +283,7 @@ struct Kept {
     annotations: Option<PathBuf>,
     queries: Served,
     snapshots: Option<Arc<dyn SnapshotTaker>>,
-    fleet: Option<Catalogue>,
+    fleet: Option<Fleet>,
 }
 
 impl Serving {
@@ -351,9 +351,7 @@ impl Serving {
                 start,
                 ..options.clone()
             };
-            let fleet = kept
-                .fleet
-                .map(|catalogue| FleetList::new(catalogue, &options));
+            let fleet = kept.fleet.map(|fleet| FleetList::new(fleet, &options));
             let options = ServeOptions {
                 recordings: fleet.map(|fleet| Arc::new(fleet) as _),
                 ..options

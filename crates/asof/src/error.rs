@@ -62,6 +62,10 @@ pub enum Error {
         #[source]
         cause: Box<Error>,
     },
+    /// A catalogue cannot be read or written.
+    #[cfg(feature = "fleet")]
+    #[error(transparent)]
+    Catalogue(#[from] asof_catalogue::CatalogueError),
     /// A query cannot be answered.
     #[cfg(feature = "sql")]
     #[error(transparent)]
@@ -102,6 +106,8 @@ impl Error {
                 AlignError::Source(source)
                 | AlignError::Rows(RowsError::Table(TableError::Source(source))),
             ) => source,
+            #[cfg(feature = "fleet")]
+            Error::Catalogue(asof_catalogue::CatalogueError::Store(source)) => source,
             _ => return false,
         };
         matches!(source, SourceError::Cancelled)

@@ -35,6 +35,8 @@
 use std::path::{Path, PathBuf};
 
 mod error;
+#[cfg(feature = "fleet")]
+mod fleet;
 mod progress;
 #[cfg(feature = "sql")]
 mod query;
@@ -43,6 +45,8 @@ mod table;
 mod topic;
 
 pub use error::Error;
+#[cfg(feature = "fleet")]
+pub use fleet::{Fleet, FleetOptions, FleetRecording, FleetRecordings};
 pub use progress::{Event, Progress};
 pub use recording::Recording;
 pub use table::{Table, TableBatches};
@@ -180,6 +184,26 @@ pub fn open_all<P: AsRef<Path>>(places: &[P]) -> Result<Recording, SourceError> 
         }
     };
     Ok(Recording::new(source, &named))
+}
+
+/// The recordings below a folder or bucket as one database. Nothing is read yet.
+///
+/// ```no_run
+/// use asof::catalogue::{IndexOptions, NamePattern, Search};
+/// let fleet = asof::fleet("s3://bucket/fleet")?;
+/// fleet.index(&IndexOptions::default())?;
+/// let search = Search { topics: vec![NamePattern::new("/bumper")], ..Search::default() };
+/// for found in fleet.recordings(&search)?.recordings {
+///     println!("{}: {:?}", found.name(), found.recording.topic("/bumper")?.read()?.columns());
+/// }
+/// # Ok::<(), asof::Error>(())
+/// ```
+///
+/// # Errors
+/// When the address is not valid.
+#[cfg(feature = "fleet")]
+pub fn fleet(place: impl AsRef<Path>) -> Result<Fleet, Error> {
+    Fleet::new(place, FleetOptions::default())
 }
 
 #[cfg(feature = "live")]

@@ -60,6 +60,12 @@ impl Progress {
         self.is_cancelled.load(Ordering::Relaxed)
     }
 
+    /// True once it was cancelled.
+    #[cfg(feature = "fleet")]
+    pub(crate) fn cancelled(&self) -> &Arc<AtomicBool> {
+        &self.is_cancelled
+    }
+
     /// Reports how far the work is.
     pub fn done(&self, done: u64, total: u64) {
         self.tell(Event::Done { done, total });

@@ -1,4 +1,4 @@
-//! Queries over one recording.
+//! Queries over recordings.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -6,18 +6,22 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
+use asof_formats::Recording;
 use asof_sql::{Database, SqlOptions, Waited};
 
 use crate::table::LostCount;
-use crate::{Error, Recording, Table};
+use crate::{Error, Table};
 
 /// How often a running query looks whether its rows are still wanted.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The rows of a query.
-pub fn query(recording: &Recording, sql: &str) -> Result<Table, Error> {
-    let recordings = vec![(recording.name(), Arc::clone(recording.source()))];
-    let database = Arc::new(Database::new(recordings, SqlOptions::default())?);
+/// The rows of a query over named recordings.
+pub fn query(
+    recordings: Vec<(String, Arc<dyn Recording>)>,
+    options: SqlOptions,
+    sql: &str,
+) -> Result<Table, Error> {
+    let database = Arc::new(Database::new(recordings, options)?);
     let schema = database.describe(sql, &[])?.columns;
     let sql = sql.to_owned();
     Ok(Table::new(schema, move |_, lost| {

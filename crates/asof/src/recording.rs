@@ -229,7 +229,8 @@ impl Recording {
     /// When the query is not valid.
     #[cfg(feature = "sql")]
     pub fn sql(&self, query: &str) -> Result<Table, Error> {
-        crate::query::query(self, query)
+        let named = vec![(self.name(), Arc::clone(&self.source))];
+        crate::query::query(named, asof_sql::SqlOptions::default(), query)
     }
 }
 

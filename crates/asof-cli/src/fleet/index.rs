@@ -1,16 +1,14 @@
 //! `asof index`
 
-use std::cell::Cell;
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use asof_catalogue::{Catalogue, IndexEvent, IndexOptions, IndexRun, Indexer, KeyPattern};
-use asof_core::Stamp;
-use asof_formats::Notices;
+use asof::Fleet;
+use asof::catalogue::{IndexOptions, IndexRun, KeyPattern, PatternError};
 use clap::Args;
-use indicatif::ProgressBar;
 use serde_json::json;
 
 use super::CataloguePlace;
@@ -68,22 +66,29 @@ fn parse_pattern(text: &str) -> Result<GivenPattern, String> {
     }
     let pattern = text
         .parse()
-        .map_err(|error: asof_catalogue::PatternError| error.to_string())?;
+        .map_err(|error: PatternError| error.to_string())?;
     Ok(GivenPattern(Some(pattern)))
 }
 
-/// How many recordings with problems are named; the catalogue has all of them.
-const MOST_NAMED_PROBLEMS: u64 = 10;
+const BAR: &str = "{bar:30} {pos}/{len} recordings  {eta} left";
 
 impl Index {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
         // Formats that cannot be read in place are downloaded to temporary files.
         clean_up_on_interrupt();
-        let catalogue = self.catalogue.of(&self.place)?;
-        let run = self.once(&catalogue, screen)?;
-        self.tell(&catalogue, &run, screen)?;
+        let fleet = self.catalogue.of(&self.place)?;
+        let fleet = fleet.with_progress(screen.reports(BAR));
+        let options = IndexOptions {
+            patterns: (!self.pattern.is_empty()).then(|| {
+                let given = self.pattern.iter();
+                given.filter_map(|given| given.0.clone()).collect()
+            }),
+            ..IndexOptions::default()
+        };
+        let run = fleet.index(&options)?;
+        self.tell(&fleet, &run, screen)?;
         if self.watch {
-            return self.go_on(&catalogue, screen);
+            return self.go_on(&fleet, &options, screen);
         }
         let is_whole = run.damaged == 0 && run.failed == 0 && run.not_listed == 0;
         Ok(if is_whole {
@@ -94,54 +99,36 @@ impl Index {
     }
 
     /// Indexes again and again, until a signal, which leaves the catalogue intact.
-    fn go_on(&self, catalogue: &Catalogue, screen: &Screen) -> anyhow::Result<Outcome> {
-        loop {
-            std::thread::sleep(self.every);
-            match self.once(catalogue, screen) {
+    fn go_on(
+        &self,
+        fleet: &Fleet,
+        options: &IndexOptions,
+        screen: &Screen,
+    ) -> anyhow::Result<Outcome> {
+        let mut told = Ok(());
+        fleet.watch(options, self.every, |run| {
+            match run {
                 Ok(run) if run.opened > 0 || run.vanished > 0 => {
-                    self.tell(catalogue, &run, screen)?;
+                    told = self.tell(fleet, &run, screen);
                 }
                 Ok(_) => {}
                 // A lost network may come back.
                 Err(error) => screen.warning(format_args!("{error:#}; trying again later")),
             }
-        }
+            if told.is_ok() {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        });
+        told.map(|()| Outcome::Done)
     }
 
-    fn once(&self, catalogue: &Catalogue, screen: &Screen) -> anyhow::Result<IndexRun> {
-        let mut options = IndexOptions {
-            patterns: (!self.pattern.is_empty()).then(|| {
-                self.pattern
-                    .iter()
-                    .filter_map(|given| given.0.clone())
-                    .collect()
-            }),
-            ..IndexOptions::default()
-        };
-        let told = screen.clone();
-        options.open.notices = Notices::to(move |sentence| told.note(sentence));
-        let telling = Telling {
-            screen,
-            bar: screen.progress(0, "{bar:30} {pos}/{len} recordings  {eta} left"),
-            told: Cell::new(0),
-        };
-        let run = Indexer::new(catalogue, options).run(Stamp::now(), &|event| telling.hear(&event));
-        telling.bar.finish_and_clear();
-        let left = telling.told.get().saturating_sub(MOST_NAMED_PROBLEMS);
-        if left > 0 {
-            screen.warning(format_args!(
-                "and {} more; `asof find --where 'problems > 0'` lists them",
-                grouped(left)
-            ));
-        }
-        Ok(run?)
-    }
-
-    fn tell(&self, catalogue: &Catalogue, run: &IndexRun, screen: &Screen) -> anyhow::Result<()> {
+    fn tell(&self, fleet: &Fleet, run: &IndexRun, screen: &Screen) -> anyhow::Result<()> {
         let mut out = output();
         if self.json {
             let line = json!({
-                "catalogue": catalogue.address(),
+                "catalogue": fleet.catalogue_place(),
                 "generation": run.generation,
                 "recordings": run.recordings,
                 "opened": run.opened,
@@ -203,50 +190,4 @@ fn in_words(run: &IndexRun) -> String {
         let _ = write!(line, " ({})", reasons.join(", "));
     }
     line
-}
-
-/// Prints progress.
-struct Telling<'a> {
-    screen: &'a Screen,
-    bar: ProgressBar,
-    told: Cell<u64>,
-}
-
-impl Telling<'_> {
-    fn hear(&self, event: &IndexEvent<'_>) {
-        match event {
-            IndexEvent::Listed { to_open, .. } => self.bar.set_length(*to_open),
-            IndexEvent::NotListed { problem } => self.warn(problem),
-            IndexEvent::Opened {
-                recording,
-                problems,
-            } => {
-                self.bar.inc(1);
-                if let Some(problem) = problems.first() {
-                    self.warn(&format!(
-                        "{recording}: {}: {}",
-                        problem.kind, problem.message
-                    ));
-                }
-            }
-            IndexEvent::Failed { recording, reason } => {
-                self.bar.inc(1);
-                self.warn(&format!(
-                    "{recording} is tried again the next time: {reason}"
-                ));
-            }
-            IndexEvent::Vanished { recording } => {
-                self.screen.note(format_args!("{recording} is gone"));
-            }
-            _ => {}
-        }
-    }
-
-    fn warn(&self, text: &str) {
-        let told = self.told.get();
-        self.told.set(told + 1);
-        if told < MOST_NAMED_PROBLEMS {
-            self.bar.suspend(|| self.screen.warning(text));
-        }
-    }
 }

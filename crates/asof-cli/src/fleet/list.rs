@@ -5,31 +5,30 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use asof_catalogue::{Catalogue, FoundRecording, Search};
-use asof_core::{Stamp, TimeRange};
+use asof::catalogue::{FoundRecording, NotADay, Search, since, until};
+use asof::{Fleet, Stamp, TimeRange};
 use asof_serve::{
     Annotations, ListedRecording, RecordingList, RecordingsAsked, Refusal, ServeOptions, Server,
     newest_first,
 };
 
 use super::search::parse_names;
-use crate::place::open_unmapped;
 
 /// How many recordings are open at once; the oldest is closed for another.
 const MAX_OPEN_RECORDINGS: usize = 4;
 
 /// The recordings of a catalogue; each open one has its own server, on this machine only.
 pub struct FleetList {
-    catalogue: Catalogue,
+    fleet: Fleet,
     options: ServeOptions,
     open: Mutex<VecDeque<(String, Server)>>,
 }
 
 impl FleetList {
     /// Recordings are shown according to `options`.
-    pub fn new(catalogue: Catalogue, options: &ServeOptions) -> Self {
+    pub fn new(fleet: Fleet, options: &ServeOptions) -> Self {
         FleetList {
-            catalogue,
+            fleet,
             options: options.clone(),
             open: Mutex::default(),
         }
@@ -37,8 +36,8 @@ impl FleetList {
 
     fn serve(&self, recording: &str) -> anyhow::Result<Server> {
         // Only what is in the catalogue, whatever the page asks for.
-        let recording = self.catalogue.path_of(recording)?;
-        let address = self.catalogue.root().address_of(&recording);
+        let recording = self.fleet.catalogue().path_of(recording)?;
+        let address = self.fleet.address_of(&recording);
         let place = Path::new(&address);
         let options = ServeOptions {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
@@ -52,14 +51,14 @@ impl FleetList {
             snapshots: None,
             ..self.options.clone()
         };
-        let opened = open_unmapped(place)?;
+        let opened = self.fleet.recording(&recording)?;
         Ok(Server::start(Arc::new(opened), &recording, &options)?)
     }
 }
 
 impl RecordingList for FleetList {
     fn name(&self) -> String {
-        self.catalogue.root().address()
+        self.fleet.place()
     }
 
     fn find(&self, asked: &RecordingsAsked) -> Result<Vec<ListedRecording>, Refusal> {
@@ -70,19 +69,19 @@ impl RecordingList for FleetList {
         let time =
             |text: &str, otherwise: Stamp, parse: fn(&str) -> Result<Stamp, _>| match text.trim() {
                 "" => Ok(otherwise),
-                text => parse(text).map_err(|error: asof_catalogue::NotADay| error.to_string()),
+                text => parse(text).map_err(|error: NotADay| error.to_string()),
             };
         let search = Search {
             topics: names(&asked.topic)?,
             robots: names(&asked.robot)?,
             range: TimeRange::new(
-                time(&asked.since, Stamp::MIN, asof_catalogue::since)?,
-                time(&asked.until, Stamp::MAX, asof_catalogue::until)?,
+                time(&asked.since, Stamp::MIN, since)?,
+                time(&asked.until, Stamp::MAX, until)?,
             ),
             ..Search::default()
         };
         let found = self
-            .catalogue
+            .fleet
             .find(&search)
             .map_err(|error| error.to_string())?;
         let words: Vec<String> = asked

@@ -9,15 +9,14 @@ mod tag;
 
 use std::path::{Path, PathBuf};
 
-use asof_catalogue::Catalogue;
-use asof_formats::Store;
+use asof::{Fleet, FleetOptions};
 use clap::Args;
 
 pub use index::Index;
 pub use list::FleetList;
 #[cfg(feature = "sql")]
 pub use reading::recordings_of;
-pub use search::{Searching, found_as_json, long_line};
+pub use search::{Searching, long_line};
 pub use tag::Tag;
 
 /// The location of a catalogue.
@@ -30,38 +29,25 @@ pub struct CataloguePlace {
 }
 
 impl CataloguePlace {
-    /// The catalogue of the recordings below a place. Nothing is read yet.
-    pub fn of(&self, place: &Path) -> anyhow::Result<Catalogue> {
-        let root = Store::at(place)?;
-        Ok(match &self.catalogue {
-            Some(elsewhere) => Catalogue::elsewhere(root, Store::at(elsewhere)?),
-            None => Catalogue::beside(root)?,
-        })
+    /// The fleet of the recordings below a place. Nothing is read yet.
+    pub fn of(&self, place: &Path) -> anyhow::Result<Fleet> {
+        Ok(Fleet::new(place, self.options())?)
     }
 
-    /// The catalogue of a place that has one.
-    pub fn if_there(&self, place: &Path) -> anyhow::Result<Option<Catalogue>> {
-        let is_folder = place.is_dir() || is_bucket(place);
-        if !is_folder {
-            return Ok(None);
+    /// The fleet of a place that has a catalogue.
+    pub fn if_there(&self, place: &Path) -> anyhow::Result<Option<Fleet>> {
+        Ok(Fleet::if_indexed(place, self.options())?)
+    }
+
+    fn options(&self) -> FleetOptions {
+        FleetOptions {
+            catalogue: self.catalogue.clone(),
+            ..FleetOptions::default()
         }
-        let catalogue = self.of(place)?;
-        Ok(catalogue.head()?.is_some().then_some(catalogue))
     }
 
     /// Whether one was named.
     pub fn is_named(&self) -> bool {
         self.catalogue.is_some()
     }
-}
-
-/// Whether a place is an address that may contain a catalogue: not one with the extension of a recording.
-fn is_bucket(place: &Path) -> bool {
-    let Some((_, path)) = place.to_str().and_then(|text| text.split_once("://")) else {
-        return false;
-    };
-    let name = path.split(['?', '#']).next().unwrap_or_default();
-    let last = name.rsplit('/').next().unwrap_or_default();
-    // A host alone is a bucket.
-    !path.contains('?') && (!name.contains('/') || !last.contains('.'))
 }

@@ -2,12 +2,9 @@
 
 use std::path::Path;
 
-use asof_catalogue::{
-    Catalogue, Found, FoundRecording, NamePattern, Predicate, RecordingRow, Search,
-};
-use asof_core::{Stamp, TimeRange};
+use asof::catalogue::{Found, FoundRecording, NamePattern, Predicate, Search};
+use asof::{Fleet, Stamp, TimeRange};
 use clap::Args;
-use serde_json::{Map, Value, json};
 
 use super::CataloguePlace;
 use crate::select::names_in;
@@ -68,11 +65,11 @@ pub fn parse_names(text: &str) -> Result<Names, String> {
 }
 
 fn parse_since(text: &str) -> Result<Stamp, String> {
-    asof_catalogue::since(text).map_err(|error| error.to_string())
+    asof::catalogue::since(text).map_err(|error| error.to_string())
 }
 
 fn parse_until(text: &str) -> Result<Stamp, String> {
-    asof_catalogue::until(text).map_err(|error| error.to_string())
+    asof::catalogue::until(text).map_err(|error| error.to_string())
 }
 
 fn parse_tag(text: &str) -> Result<(String, NamePattern), String> {
@@ -97,20 +94,20 @@ impl Searching {
             || self.catalogue.is_named()
     }
 
-    /// The catalogue of a place, if there is one.
-    pub fn catalogue_of(&self, place: &Path) -> anyhow::Result<Option<Catalogue>> {
+    /// The fleet of a place, if it has a catalogue.
+    pub fn fleet_of(&self, place: &Path) -> anyhow::Result<Option<Fleet>> {
         self.catalogue.if_there(place)
     }
 
-    /// The catalogue of a place, which must exist.
-    pub fn existing_catalogue_of(&self, place: &Path) -> anyhow::Result<Catalogue> {
-        let catalogue = self.catalogue.of(place)?;
-        catalogue.existing_head()?;
-        Ok(catalogue)
+    /// The fleet of a place, which must have a catalogue.
+    pub fn existing_fleet_of(&self, place: &Path) -> anyhow::Result<Fleet> {
+        let fleet = self.catalogue.of(place)?;
+        fleet.catalogue().existing_head()?;
+        Ok(fleet)
     }
 
     /// The matching recordings.
-    pub fn find(&self, catalogue: &Catalogue) -> anyhow::Result<Found> {
+    pub fn find(&self, fleet: &Fleet) -> anyhow::Result<Found> {
         let names = |names: &Option<Names>| {
             names
                 .as_ref()
@@ -129,7 +126,7 @@ impl Searching {
             predicate: self.predicate.clone(),
             with_vanished: self.vanished,
         };
-        Ok(catalogue.find(&search)?)
+        Ok(fleet.find(&search)?)
     }
 }
 
@@ -151,55 +148,4 @@ pub fn long_line(found: &FoundRecording, address: &str) -> String {
         shown(robot),
         shown(address)
     )
-}
-
-/// A recording that was found, as JSON.
-pub fn found_as_json(found: &FoundRecording, address: &str) -> Value {
-    let mut object = row_as_json(&found.row, address);
-    if !found.topics.is_empty()
-        && let Some(object) = object.as_object_mut()
-    {
-        let topics = found.topics.iter().map(|(topic, range)| {
-            let known = (!range.is_empty()).then_some(range);
-            json!({
-                "topic": topic,
-                "start": known.map(|range| range.start.nanos()),
-                "end": known.map(|range| range.end.nanos()),
-            })
-        });
-        object.insert("topics".to_owned(), topics.collect());
-    }
-    object
-}
-
-/// A recording's entry in the catalogue, as JSON.
-pub fn row_as_json(row: &RecordingRow, address: &str) -> Value {
-    let known = (!row.range.is_empty()).then_some(row.range);
-    let mut object = Map::new();
-    let mut put = |name: &str, value: Value| {
-        object.insert(name.to_owned(), value);
-    };
-    put("recording", json!(row.recording));
-    put("address", json!(address));
-    put("format", json!(row.format));
-    put("size", json!(row.size));
-    put("etag", json!(row.e_tag));
-    put("modified", json!(row.modified.map(Stamp::nanos)));
-    put("start", json!(known.map(|range| range.start.nanos())));
-    put("end", json!(known.map(|range| range.end.nanos())));
-    put("messages", json!(row.messages));
-    put("robot", json!(row.robot));
-    put("site", json!(row.site));
-    put("date", json!(row.date));
-    put("tags", json!(row.tags));
-    let problems = row.problems.iter().map(|problem| {
-        json!({
-            "kind": problem.kind, "offset": problem.offset, "topic": problem.topic, "message": problem.message,
-        })
-    });
-    put("problems", problems.collect());
-    if let Some(vanished) = row.vanished {
-        put("vanished", json!(vanished.nanos()));
-    }
-    Value::Object(object)
 }

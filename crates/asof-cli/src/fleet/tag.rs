@@ -1,14 +1,11 @@
 //! `asof tag`
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use asof_core::Stamp;
 use clap::Args;
 
 use super::CataloguePlace;
-use super::search::row_as_json;
 use crate::Outcome;
 use crate::failure::Usage;
 use crate::screen::{Screen, output};
@@ -46,32 +43,13 @@ pub struct Tag {
 
 impl Tag {
     pub fn run(&self, _screen: &Screen) -> anyhow::Result<Outcome> {
-        let mut set = BTreeMap::new();
-        let mut removed = BTreeSet::new();
-        for tag in &self.tags {
-            let Some((key, value)) = tag
-                .split_once('=')
-                .filter(|(key, _)| !key.trim().is_empty())
-            else {
-                return Err(Usage::error(format!(
-                    "'{tag}' is not a tag; write it as key=value"
-                )));
-            };
-            if value.is_empty() {
-                removed.insert(key.trim().to_owned());
-            } else {
-                set.insert(key.trim().to_owned(), value.to_owned());
-            }
-        }
-        let catalogue = self.catalogue.of(&self.place)?;
-        let row = catalogue.label(&self.recording, set, removed, Stamp::now())?;
+        let tags = self.tags.iter().map(|tag| tag_in(tag));
+        let tags = tags.collect::<anyhow::Result<Vec<_>>>()?;
+        let fleet = self.catalogue.of(&self.place)?;
+        let row = fleet.tag(&self.recording, tags)?;
         let mut out = output();
         if self.json {
-            writeln!(
-                out,
-                "{}",
-                row_as_json(&row, &catalogue.root().address_of(&row.recording))
-            )?;
+            writeln!(out, "{}", fleet.row_as_json(&row))?;
         } else {
             let columns = [
                 ("robot", &row.robot),
@@ -88,5 +66,17 @@ impl Tag {
         }
         out.flush()?;
         Ok(Outcome::Done)
+    }
+}
+
+/// A tag and its value; without a value it is removed.
+fn tag_in(text: &str) -> anyhow::Result<(&str, Option<&str>)> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => {
+            Ok((key.trim(), (!value.is_empty()).then_some(value)))
+        }
+        _ => Err(Usage::error(format!(
+            "'{text}' is not a tag; write it as key=value"
+        ))),
     }
 }

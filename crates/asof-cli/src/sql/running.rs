@@ -168,14 +168,10 @@ pub fn opened(
         // With a catalogue of a folder or bucket, only the recordings that a query needs are opened.
         if let Some(fleet) = recordings_of(place, catalogue, opening, screen)? {
             recordings.extend(fleet.into_iter().map(|one| Placed {
-                place: PathBuf::from(&one.name),
-                name: one.name,
-                recording: one.recording,
-                labels: Some(RecordingLabels {
-                    robot: one.row.robot,
-                    site: one.row.site,
-                    tags: one.row.tags,
-                }),
+                place: PathBuf::from(one.name()),
+                name: one.name(),
+                labels: Some(one.labels()),
+                recording: Arc::clone(one.recording.source()),
             }));
             continue;
         }
