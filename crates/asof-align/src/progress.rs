@@ -10,6 +10,8 @@ const MAX_UNCONFIRMED_NANOS: u64 = 10_000_000_000;
 pub(crate) struct Progress {
     newest: Option<i64>,
     leap: Option<i64>,
+    /// Whether there was one stamp so far: nothing has confirmed it.
+    is_first: bool,
 }
 
 /// What a stamp did to the progress of its stream.
@@ -28,13 +30,23 @@ impl Progress {
         self.newest
     }
 
+    /// The same, but not a first stamp that is far ahead of `others`, the progress of all streams.
+    pub(crate) fn trusted(&self, others: Option<i64>) -> Option<i64> {
+        let is_ahead = |newest: i64| others.is_some_and(|others| is_leap(others, newest));
+        self.newest
+            .filter(|newest| !(self.is_first && is_ahead(*newest)))
+    }
+
     pub(crate) fn note(&mut self, stamp: i64) -> Step {
         let Some(newest) = self.newest else {
-            self.newest = Some(stamp);
+            (self.newest, self.is_first) = (Some(stamp), true);
             return Step::Usual;
         };
-        let is_ahead = stamp > newest && stamp.abs_diff(newest) > MAX_UNCONFIRMED_NANOS;
-        if !is_ahead {
+        if std::mem::take(&mut self.is_first) && is_leap(stamp, newest) {
+            self.newest = Some(stamp);
+            return Step::LeapDenied;
+        }
+        if !is_leap(newest, stamp) {
             self.newest = Some(newest.max(stamp));
             return match self.leap.take() {
                 Some(_) if stamp >= newest => Step::LeapDenied,
@@ -59,6 +71,10 @@ impl Progress {
     }
 }
 
+fn is_leap(from: i64, to: i64) -> bool {
+    to > from && to.abs_diff(from) > MAX_UNCONFIRMED_NANOS
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,6 +87,18 @@ mod tests {
         let steps = [0, SECOND, 3_000 * SECOND, 2 * SECOND, 3 * SECOND].map(|t| progress.note(t));
         assert_eq!(steps[2..4], [Step::Leap, Step::LeapDenied]);
         assert_eq!(progress.newest(), Some(3 * SECOND));
+    }
+
+    #[test]
+    fn a_first_stamp_far_ahead_is_denied_by_the_second() {
+        let mut progress = Progress::default();
+        progress.note(3_000 * SECOND);
+        assert_eq!(progress.trusted(None), Some(3_000 * SECOND));
+        assert_eq!(progress.trusted(Some(2_995 * SECOND)), Some(3_000 * SECOND));
+        assert_eq!(progress.trusted(Some(SECOND)), None);
+        assert_eq!(progress.note(SECOND), Step::LeapDenied);
+        assert_eq!(progress.note(2 * SECOND), Step::Usual);
+        assert_eq!(progress.trusted(Some(0)), Some(2 * SECOND));
     }
 
     #[test]

@@ -64,8 +64,8 @@ pub struct Align<V> {
     duplicates: Duplicates,
     /// The progress of all topics together.
     now: Progress,
-    /// The newest anchor's stamp.
-    newest_anchor: Option<i64>,
+    /// The progress of the anchors.
+    newest_anchor: Progress,
     counters: AlignStats,
 }
 
@@ -135,7 +135,7 @@ impl<V: Clone> Align<V> {
             restart_after: None,
             duplicates: Duplicates::default(),
             now: Progress::default(),
-            newest_anchor: None,
+            newest_anchor: Progress::default(),
             counters: AlignStats {
                 late: zeros.clone(),
                 absent: zeros.clone(),
@@ -196,19 +196,18 @@ impl<V: Clone> Align<V> {
     pub fn add_anchor(&mut self, stamp: Stamp, value: V, emit: &mut dyn FnMut(AlignedRow<V>)) {
         let t = stamp.nanos();
         self.restart_if_back(t, emit);
-        let is_late = match self.watermark() {
-            Some(watermark) => t < watermark,
-            None => self.newest_anchor.is_some_and(|newest| t < newest),
-        };
+        // Before it is judged: it may show that the stamps before it were wrong.
+        self.note(t);
+        self.newest_anchor.note(t);
+        let limit = self.watermark().or(self.newest_anchor.newest());
+        let is_late = limit.is_some_and(|limit| t < limit);
         self.counters.late_anchors += u64::from(is_late);
-        self.newest_anchor = self.newest_anchor.max(Some(t));
         let bytes = self.weight(&value);
         let at = self
             .anchors
             .partition_point(|(anchor, _)| anchor.stamp <= stamp);
         self.anchors.insert(at, (Stamped::new(stamp, value), bytes));
         self.bytes = self.bytes.saturating_add(bytes);
-        self.note(t);
         self.release(emit);
         self.make_room(emit);
     }
@@ -256,14 +255,16 @@ impl<V: Clone> Align<V> {
             return;
         }
         let t = stamp.nanos();
+        // Before it is judged: it may show that the stamps before it were wrong.
+        if is_news {
+            self.note(t);
+        }
         let watermark = self.watermark();
         let here = &mut self.topics[topic];
-        let is_late = match watermark {
-            Some(watermark) => t < watermark,
-            None => here.progress.newest().is_some_and(|newest| t < newest),
-        };
-        self.counters.late[topic] += u64::from(is_late);
         let step = here.progress.note(t);
+        let limit = watermark.or(here.progress.newest());
+        let is_late = limit.is_some_and(|limit| t < limit);
+        self.counters.late[topic] += u64::from(is_late);
         if watermark.is_none() && step == Step::LeapDenied {
             self.counters.future += 1;
         }
@@ -274,9 +275,6 @@ impl<V: Clone> Align<V> {
             let put = here.put(t, value, bytes, self.duplicates);
             self.counters.duplicates[topic] += u64::from(put.is_duplicate);
             self.bytes = self.bytes.saturating_add(put.added) - put.removed;
-        }
-        if is_news {
-            self.note(t);
         }
         self.release(emit);
         self.forget_old();
@@ -324,12 +322,12 @@ impl<V: Clone> Align<V> {
 
     /// The topics that the first row waits for; none if it waits for late messages on any of them.
     pub fn waits_for(&self) -> impl Iterator<Item = usize> + '_ {
-        let watermark = self.watermark();
+        let (watermark, now) = (self.watermark(), self.now.newest());
         let first = self.anchors.front().map(|(anchor, _)| anchor.stamp.nanos());
         let first = first.filter(|t| watermark.is_none_or(|watermark| watermark >= *t));
         let topics = self.topics.iter().enumerate();
         topics
-            .filter(move |(_, topic)| first.is_some_and(|t| !topic.is_settled(t, watermark)))
+            .filter(move |(_, topic)| first.is_some_and(|t| !topic.is_settled(t, watermark, now)))
             .map(|(number, _)| number)
     }
 
@@ -368,20 +366,20 @@ impl<V: Clone> Align<V> {
         }
         self.bytes = 0;
         self.now = Progress::default();
-        self.newest_anchor = None;
+        self.newest_anchor = Progress::default();
         self.counters.restarts += 1;
     }
 
     fn release(&mut self, emit: &mut dyn FnMut(AlignedRow<V>)) {
         while let Some((first, _)) = self.anchors.front() {
             let t = first.stamp.nanos();
-            let watermark = self.watermark();
+            let (watermark, now) = (self.watermark(), self.now.newest());
             // An anchor in time with a smaller stamp would have to come first.
             let is_settled = watermark.is_none_or(|watermark| watermark >= t)
                 && self
                     .topics
                     .iter()
-                    .all(|topic| topic.is_settled(t, watermark));
+                    .all(|topic| topic.is_settled(t, watermark, now));
             let is_over = self.max_wait.is_some_and(|wait| {
                 let now = self.now.newest();
                 now.is_some_and(|now| now.saturating_sub(t) >= wait)

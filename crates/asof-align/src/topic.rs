@@ -76,13 +76,14 @@ impl<V: Clone> Topic<V> {
 
     /// Whether no message in time can change this topic's match for `t`.
     ///
-    /// `watermark` is the smallest stamp that can still come; without one, the topic itself is ordered.
-    pub(crate) fn is_settled(&self, t: i64, watermark: Option<i64>) -> bool {
+    /// `watermark` is the smallest stamp that can still come; without one, the topic itself is ordered. `now` is the
+    /// progress of all topics.
+    pub(crate) fn is_settled(&self, t: i64, watermark: Option<i64>, now: Option<i64>) -> bool {
         if self.has_ended {
             return true;
         }
         let Some(watermark) = watermark.max(self.reached) else {
-            let newest = self.progress.newest();
+            let newest = self.progress.trusted(now);
             return newest > Some(t) || (newest == Some(t) && self.rule.pick() != Pick::After);
         };
         self.lane.is_settled(t, self.rule, watermark)

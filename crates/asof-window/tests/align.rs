@@ -466,6 +466,43 @@ fn one_stamp_in_the_far_future_settles_nothing() {
 }
 
 #[test]
+fn a_first_stamp_in_the_far_future_settles_nothing() {
+    const SECOND: i64 = 1_000_000_000;
+    for lateness in [None, Some(Duration::from_millis(100))] {
+        for (is_anchor, at) in [(false, 0), (false, 5), (true, 0)] {
+            let mut align = Align::new(vec![Rule::nearest()], 1000);
+            if let Some(lateness) = lateness {
+                align = align.with_lateness(lateness);
+            }
+            let mut rows = Vec::new();
+            let far = 10_000 * SECOND;
+            for step in 0..20 {
+                let t = step * SECOND / 10;
+                if step == at && is_anchor {
+                    align.add_anchor(far.into(), far, &mut |row| rows.push(row));
+                } else if step == at {
+                    align.add(0, far.into(), far, &mut |row| rows.push(row));
+                }
+                align.add_anchor(t.into(), t, &mut |row| rows.push(row));
+                let near = t + 1;
+                if step >= at {
+                    align.add(0, near.into(), near, &mut |row| rows.push(row));
+                }
+            }
+            assert!(rows.len() >= 18, "{}", rows.len());
+            assert!(rows.iter().all(|row| !row.is_early));
+            for (anchor, found) in stamps_of(&rows) {
+                assert_eq!(found, Some(anchor.max(at * SECOND / 10) + 1));
+            }
+            let AlignStats {
+                late, late_anchors, ..
+            } = align.stats();
+            assert_eq!((late.as_slice(), *late_anchors), (&[0][..], 0));
+        }
+    }
+}
+
+#[test]
 fn a_clock_that_goes_back_starts_anew() {
     let mut align = Align::new(vec![Rule::last()], 100)
         .with_lateness(Duration::from_nanos(5))
