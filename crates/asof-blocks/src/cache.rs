@@ -204,8 +204,13 @@ impl BlockCache {
 }
 
 impl Source for BlockCache {
+    /// That of the source; problems that were found when the blocks of the disk tier were read are in it.
     fn summary(&self) -> Arc<Summary> {
-        self.shared.source.summary()
+        let summary = self.shared.source.summary();
+        match &self.shared.disk {
+            Some(disk) => disk.with_problems(summary),
+            None => summary,
+        }
     }
 
     /// Reads as [`HeadClass::Preload`].

@@ -4,7 +4,7 @@ use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use asof_core::{Source, Topics};
+use asof_core::{Source, Summary, Topics};
 
 use crate::block::Block;
 use crate::budget::Budget;
@@ -111,12 +111,14 @@ impl Shared {
         if evicted.is_empty() {
             return;
         }
+        let summary = self.source.summary();
         let mut spills = self.spills();
         for (topics, block) in evicted {
             let spill = Spill {
                 topics,
                 block,
                 table: Arc::clone(&table),
+                summary: Arc::clone(&summary),
             };
             if spills.is_none() {
                 *spills = SpillThread::start(disk);
@@ -155,6 +157,7 @@ impl Shared {
             (held, state.names.table())
         };
         held.sort_by_key(|(class, _, block)| (std::cmp::Reverse(*class), block.range.start));
+        let summary = self.source.summary();
         let mut room = disk.budget();
         for (_, names, block) in held {
             // More would push out what was written just now.
@@ -162,7 +165,7 @@ impl Shared {
             if room == 0 {
                 break;
             }
-            disk.write(&names, &block, &table);
+            disk.write(&names, &block, &table, &summary.problems);
         }
     }
 }
@@ -172,11 +175,14 @@ struct Spill {
     topics: Vec<Arc<str>>,
     block: Arc<Block>,
     table: Arc<ChannelTable>,
+    /// Of the source, after the block was read: with the problems in it.
+    summary: Arc<Summary>,
 }
 
 impl Spill {
     fn write(&self, disk: &DiskTier) {
-        disk.write(&self.topics, &self.block, &self.table);
+        let problems = &self.summary.problems;
+        disk.write(&self.topics, &self.block, &self.table, problems);
     }
 }
 

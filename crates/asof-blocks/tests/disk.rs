@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use asof_blocks::{BlockCache, CacheOptions, DiskOptions, fingerprint_of_file};
-use asof_core::Query;
+use asof_core::{
+    Batch, Batches, Problem, ProblemKind, Query, Source, SourceError, Stamp, Summary, Topics,
+};
 use common::{Recording, Shared, assert_sound, query, read_all};
 
 fn cache(recording: &Arc<Recording>, folder: &Path, fingerprint: &str, budget: u64) -> BlockCache {
@@ -353,6 +355,76 @@ fn a_lock_that_another_process_holds_costs_time_once() {
         "each block would wait for half a second: {stats:?}"
     );
     assert_eq!(stats.disk_blocks, 0);
+}
+
+/// A recording with a damaged chunk, which is noticed when it is read.
+struct Damaged(Arc<Recording>);
+
+impl Source for Damaged {
+    fn summary(&self) -> Arc<Summary> {
+        let mut summary = (*Shared(Arc::clone(&self.0)).summary()).clone();
+        summary.problems = vec![problem(0)];
+        if self.0.reads() > 0 {
+            summary.problems.push(problem(7));
+        }
+        Arc::new(summary)
+    }
+
+    fn read(&self, query: &Query) -> Result<Batches, SourceError> {
+        Shared(Arc::clone(&self.0)).read(query)
+    }
+
+    fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
+        Shared(Arc::clone(&self.0)).latest_at(topics, at)
+    }
+}
+
+fn problem(number: u64) -> Problem {
+    Problem::at(ProblemKind::BadChecksum, number, "a bad checksum").on_topic("/t0")
+}
+
+#[test]
+fn problems_are_kept_with_the_blocks_and_go_with_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let recording = Recording::regular(2, 200, 100);
+    let open = |name: &str, budget: u64| {
+        let disk = DiskOptions {
+            folder: folder.path().into(),
+            budget,
+            fingerprint: name.into(),
+        };
+        let options = CacheOptions {
+            disk: Some(disk),
+            ..CacheOptions::default()
+        };
+        let fresh = Recording::regular(2, 200, 100);
+        (Arc::clone(&fresh), BlockCache::new(Damaged(fresh), options))
+    };
+    {
+        let (_, cold) = open("damaged", PLENTY);
+        assert_eq!(cold.summary().problems, [problem(0)]);
+        read_all(&cold, &Query::all());
+        assert_eq!(cold.summary().problems, [problem(0), problem(7)]);
+    }
+    for _ in 0..2 {
+        let (source, warm) = open("damaged", PLENTY);
+        assert_eq!(warm.summary().problems, [problem(0), problem(7)]);
+        assert_eq!(
+            read_all(&warm, &Query::all()),
+            recording.naive(&Query::all())
+        );
+        assert_eq!(source.reads(), 0, "everything is on disk");
+        assert_eq!(warm.summary().problems, [problem(0), problem(7)]);
+    }
+    let (_, other) = open("other", PLENTY);
+    assert_eq!(other.summary().problems, [problem(0)]);
+    drop(other);
+    let (_, small) = open("small", 20_000);
+    read_all(&small, &Query::all());
+    drop(small);
+    let folders = fs::read_dir(folder.path()).expect("listed").flatten();
+    let folders = folders.filter(|entry| entry.path().is_dir()).count();
+    assert_eq!(folders, 1, "those without blocks are gone");
 }
 
 /// The part of another process in the next test.

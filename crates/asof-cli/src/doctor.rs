@@ -27,7 +27,8 @@ use super::screen::{Palette, Screen, output};
 /// For a running robot, it reports what two seconds of listening show (--for listens longer): topics with several types,
 /// undefined types, clocks that are set back, and messages that exceed the memory limit.
 ///
-/// With --json, one object per line for each place: path, healthy, messages (readable), undecoded (how many of
+/// With --json, one object per line for each place: path, healthy, damaged (whether something is wrong with the recording
+/// itself; undecoded messages alone are not damage), messages (readable), undecoded (how many of
 /// them cannot be decoded; null with --no-decode), unknown (topic, messages and reason of those without a
 /// decoder), problems.
 #[derive(Debug, Args)]

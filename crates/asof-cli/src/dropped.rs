@@ -6,11 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use asof_formats::Recording;
 use asof_serve::{Opener, Refusal, ServeOptions, Server};
-use tempfile::TempDir;
 
 use super::compare::Compare;
 use super::place::open_unmapped;
-use asof::files::temporary_folder;
+use asof::files::{TemporaryFolder, remove_abandoned};
 
 /// How many drops are open at once, which bounds temporary files; the oldest is closed and its files removed.
 const MOST_LOOKS: usize = 2;
@@ -31,12 +30,13 @@ struct Look {
     number: u64,
     /// Declared before the folder, so that it is closed first.
     server: Option<Server>,
-    folder: TempDir,
+    folder: TemporaryFolder,
 }
 
 impl Dropped {
     /// Dropped files are shown according to `options`.
     pub fn new(options: &ServeOptions) -> Self {
+        remove_abandoned();
         let options = ServeOptions {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             any_port: true,
@@ -92,7 +92,7 @@ impl Opener for Dropped {
             let known = known.ok_or("this drop was closed; drop the files again")?;
             return Ok((number, known.folder.path().to_owned()));
         }
-        let folder = temporary_folder()
+        let folder = TemporaryFolder::new()
             .map_err(|error| format!("there is no temporary folder for it: {error}"))?;
         looks.last += 1;
         let number = looks.last;

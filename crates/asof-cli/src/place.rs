@@ -189,6 +189,11 @@ impl Opening {
         Ok(opened)
     }
 
+    /// Whether what expands to hundreds of times its size is left out.
+    pub fn has_limits(&self) -> bool {
+        !self.files.no_limits
+    }
+
     /// Whether folders of definitions were named, or limits lifted: settings that only this process has.
     #[cfg(feature = "cluster")]
     pub fn is_special(&self) -> bool {

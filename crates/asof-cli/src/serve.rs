@@ -1,5 +1,6 @@
 //! `asof serve`
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -189,8 +190,8 @@ impl Serve {
             None
         } else {
             let files = self.places.iter().chain(&self.serving.urdf);
-            self.serving
-                .disk(&files.cloned().collect::<Vec<_>>(), screen)
+            let files: Vec<_> = files.cloned().collect();
+            self.serving.disk(&files, &self.view(&recording), screen)
         };
         let name = self.places.first().map(|place| shown_name(place));
         let name = match (name, self.places.len()) {
@@ -258,6 +259,25 @@ impl Serve {
         self.catalogue.if_there(place)
     }
 
+    /// What makes other messages of the same files: names, times, limits, and the definitions that were found.
+    fn view(&self, recording: &dyn Source) -> String {
+        let mut hasher = DefaultHasher::new();
+        for entry in &recording.summary().channels {
+            let channel = &entry.channel;
+            (&channel.topic, &channel.message_encoding, &channel.metadata).hash(&mut hasher);
+            let schema = channel.schema.as_deref();
+            let schema = schema.map(|schema| (&schema.name, &schema.encoding, &schema.data));
+            schema.hash(&mut hasher);
+        }
+        let has_limits = self.opening.has_limits();
+        let has_urdf = self.serving.urdf.is_some();
+        format!(
+            "{:?} limits {has_limits} urdf {has_urdf} channels {:016x}",
+            self.compare,
+            hasher.finish()
+        )
+    }
+
     /// Where annotations are kept: beside a recording that is one file on this machine.
     fn annotations(&self) -> Option<PathBuf> {
         let [place] = self.places.as_slice() else {
@@ -297,10 +317,10 @@ impl Serving {
         self.serve_kept(source, name, Kept::default(), &Interrupt::default(), screen)
     }
 
-    /// Where the cache of these places is kept; nowhere if their versions cannot be determined.
-    fn disk(&self, places: &[PathBuf], screen: &Screen) -> Option<DiskOptions> {
+    /// Where the cache of this view of these places is kept; nowhere if their versions cannot be determined.
+    fn disk(&self, places: &[PathBuf], view: &str, screen: &Screen) -> Option<DiskOptions> {
         let folder = self.cache_dir.clone()?;
-        match fingerprint_of(places) {
+        match fingerprint_of(places, view) {
             Ok(fingerprint) => Some(DiskOptions {
                 folder,
                 budget: self.cache_dir_size.saturating_mul(1_000_000),
@@ -564,10 +584,10 @@ impl Interrupt {
     }
 }
 
-/// Identifies these places and their versions.
-fn fingerprint_of(places: &[PathBuf]) -> anyhow::Result<String> {
+/// Identifies these places, their versions, and how they are read.
+fn fingerprint_of(places: &[PathBuf], view: &str) -> anyhow::Result<String> {
     // Another version of asof may read them differently.
-    let mut all = env!("CARGO_PKG_VERSION").to_owned();
+    let mut all = format!("{} {view}", env!("CARGO_PKG_VERSION"));
     for place in places {
         all.push('\n');
         all.push_str(&fingerprint(place)?);
@@ -582,7 +602,17 @@ fn fingerprint(place: &Path) -> anyhow::Result<String> {
     }
     let cannot = || format!("cannot read {}", place.display());
     if !place.is_dir() {
-        return asof_serve::fingerprint_of_file(place).with_context(cannot);
+        let mut all = asof_serve::fingerprint_of_file(place).with_context(cannot)?;
+        // Messages that SQLite has not moved into the database yet.
+        for journal in ["-wal", "-journal"] {
+            let mut beside = place.as_os_str().to_owned();
+            beside.push(journal);
+            if let Ok(version) = asof_serve::fingerprint_of_file(Path::new(&beside)) {
+                all.push_str(journal);
+                all.push_str(&version);
+            }
+        }
+        return Ok(all);
     }
     let entries = std::fs::read_dir(place).with_context(cannot)?;
     let mut inside: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -660,6 +690,22 @@ fn address_in(text: &str, usual_port: u16) -> Result<SocketAddr, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_journal_and_the_view_are_parts_of_what_identifies_a_recording() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = folder.path().join("run.db3");
+        std::fs::write(&place, "pages").expect("written");
+        let of = |view: &str| fingerprint_of(std::slice::from_ref(&place), view).expect("read");
+        let bare = of("");
+        assert_eq!(of(""), bare);
+        assert_ne!(of("x,y"), bare);
+        std::fs::write(folder.path().join("run.db3-wal"), "more").expect("written");
+        let with_journal = of("");
+        assert_ne!(with_journal, bare);
+        std::fs::write(folder.path().join("run.db3-wal"), "some more").expect("written");
+        assert_ne!(of(""), with_journal);
+    }
 
     #[test]
     fn a_recording_is_called_by_its_own_name() {

@@ -214,6 +214,42 @@ fn what_was_read_is_in_the_cache_folder_the_next_time() {
 }
 
 #[cfg(unix)]
+#[test]
+fn a_cache_folder_answers_only_with_the_messages_of_this_view() {
+    let folder = Folder::empty();
+    folder.run("demo -o a.mcap --seconds 1 --seed 1 --no-serve");
+    folder.run("demo -o b.mcap --seconds 1 --seed 2 --no-serve");
+    let answers = |line: &str| {
+        let (mut running, address) = start(&folder, line);
+        let told = ["/x/odom", "/y/odom"].map(|topic| {
+            let answer = get(&address, &format!("/api/messages?topic={topic}&last=20"));
+            let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
+            body.to_owned()
+        });
+        let pid = running.0.id().to_string();
+        let sent = std::process::Command::new("kill")
+            .args(["-INT", &pid])
+            .status();
+        assert!(sent.expect("kill").success());
+        running.0.wait().expect("ends");
+        told
+    };
+    for view in [
+        "a.mcap b.mcap --prefix x,y",
+        "a.mcap b.mcap --prefix y,x",
+        "a.mcap b.mcap --prefix x,y --align start",
+        "b.mcap a.mcap --prefix x,y --no-limits",
+    ] {
+        let line = format!("serve {view} --listen 0 --no-open");
+        let bare = answers(&line);
+        assert_ne!(bare[0], bare[1]);
+        for _ in 0..2 {
+            assert_eq!(answers(&format!("{line} --cache-dir kept")), bare, "{view}");
+        }
+    }
+}
+
+#[cfg(unix)]
 fn walk(folder: &std::path::Path) -> Vec<String> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder).expect("a folder") {

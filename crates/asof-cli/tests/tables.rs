@@ -136,6 +136,7 @@ fn what_stays_undecoded_is_counted_and_has_exit_code_3() {
         let said = folder.stdout("doctor run.mcap --json");
         let said: serde_json::Value = serde_json::from_str(&said).expect("JSON");
         assert_eq!(said["healthy"], false, "{said}");
+        assert_eq!(said["damaged"], false, "{said}");
         assert_eq!(said["undecoded"], 2, "{said}");
         let lists = ["problems", "unknown"].map(|name| said[name].as_array().map(Vec::len));
         let expected = if is_problem { [1, 0] } else { [0, 1] };

@@ -48,6 +48,26 @@ pub enum ProblemKind {
 }
 
 impl ProblemKind {
+    const ALL: [ProblemKind; 12] = [
+        ProblemKind::Truncated,
+        ProblemKind::Garbage,
+        ProblemKind::BadRecord,
+        ProblemKind::BadChecksum,
+        ProblemKind::BadChunk,
+        ProblemKind::UnknownCompression,
+        ProblemKind::BadIndex,
+        ProblemKind::BadStatistics,
+        ProblemKind::ConflictingDefinition,
+        ProblemKind::UnknownReference,
+        ProblemKind::BadTime,
+        ProblemKind::Incomplete,
+    ];
+
+    /// The kind of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// Its name in JSON, in snake case.
     pub const fn name(self) -> &'static str {
         match self {
@@ -108,5 +128,18 @@ impl fmt::Display for Problem {
             write!(f, " on {topic}")?;
         }
         write!(f, ": {}", self.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_found_by_their_names() {
+        for kind in ProblemKind::ALL {
+            assert_eq!(ProblemKind::from_name(kind.name()), Some(kind));
+        }
+        assert_eq!(ProblemKind::from_name("nothing"), None);
     }
 }

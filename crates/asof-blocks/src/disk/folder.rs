@@ -1,7 +1,7 @@
 //! The folder of a disk tier: its lock, its budget, and its files.
 
-use std::collections::BTreeSet;
 use std::collections::hash_map::RandomState;
+use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File, TryLockError};
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use asof_core::TimeRange;
+use asof_core::{Problem, TimeRange};
 
 use super::files::Files;
 use super::format::{self, Expected};
@@ -17,6 +17,8 @@ use crate::options::DiskOptions;
 
 const BLOCK: &str = "block";
 const UNFINISHED: &str = "unfinished";
+/// The file of the problems that were found while a source's blocks were read.
+const PROBLEMS: &str = "found.problems";
 const LOCK: &str = "asof-blocks.lock";
 
 /// How often the lock is tried, and at what interval. A process that is stopped while it holds the lock must not
@@ -47,6 +49,8 @@ pub(super) struct Folder {
     /// Distinguishes this tier's files from those of every other tier, in any process.
     maker: u64,
     written: u64,
+    /// How many problems of this source were written.
+    problems: usize,
 }
 
 #[derive(Debug)]
@@ -79,6 +83,7 @@ impl Folder {
             other_bytes: 0,
             maker: unique_number(),
             written: 0,
+            problems: 0,
         })
     }
 
@@ -99,13 +104,15 @@ impl Folder {
         self.locked(|folder| folder.look(index))
     }
 
-    /// Writes a block, unless it is there already or larger than the budget. Returns its bytes.
+    /// Writes a block, unless it is there already or larger than the budget, and the problems that were found while it was
+    /// read. Returns its bytes.
     pub fn put(
         &mut self,
         index: &Mutex<Files>,
         topics: &[Arc<str>],
         range: TimeRange,
         encoded: &[u8],
+        problems: &[Problem],
     ) -> io::Result<u64> {
         let bytes = encoded.len() as u64;
         if bytes > self.budget {
@@ -124,7 +131,9 @@ impl Folder {
                 remove(path);
             }
             folder.make_room(index, bytes);
-            let path = folder.write(encoded)?;
+            // First: a block must never be there without them.
+            folder.put_problems(problems)?;
+            let path = folder.write(encoded, BLOCK)?;
             let expected = Expected {
                 fingerprint: Arc::clone(&folder.fingerprint),
                 range,
@@ -134,6 +143,29 @@ impl Folder {
             folder.count_change()?;
             Ok(bytes)
         })
+    }
+
+    /// The problems that were found while the source's blocks were read.
+    pub fn problems(&self) -> Vec<Problem> {
+        let bytes = fs::read(self.own.join(PROBLEMS)).unwrap_or_default();
+        format::decode_problems(&self.fingerprint, &bytes).unwrap_or_default()
+    }
+
+    /// Adds problems to those that are there. With the lock held.
+    fn put_problems(&mut self, problems: &[Problem]) -> io::Result<()> {
+        let path = self.own.join(PROBLEMS);
+        if problems.is_empty() || (self.problems == problems.len() && path.exists()) {
+            return Ok(());
+        }
+        let mut all = self.problems();
+        add_new(&mut all, problems);
+        let written = self.write(
+            &format::encode_problems(&self.fingerprint, &all),
+            "problems",
+        )?;
+        fs::rename(written, path)?;
+        self.problems = problems.len();
+        Ok(())
     }
 
     /// Removes every block of this source.
@@ -230,8 +262,12 @@ impl Folder {
             if let Some(other) = self.others.pop() {
                 self.other_bytes -= other.bytes;
                 remove(&other.path);
-                // Only an empty one can be removed.
-                drop(other.path.parent().map(fs::remove_dir));
+                if let Some(folder) = other.path.parent() {
+                    let mut others = self.others.iter();
+                    if !others.any(|other| other.path.starts_with(folder)) {
+                        remove_empty(folder);
+                    }
+                }
                 continue;
             }
             let path = with(index, |files| {
@@ -277,8 +313,8 @@ impl Folder {
             };
             let mut is_empty = true;
             for entry in entries.flatten() {
-                is_empty = false;
                 let path = entry.path();
+                is_empty &= path.ends_with(PROBLEMS);
                 if path.extension().is_some_and(|found| found == BLOCK)
                     && let Ok(metadata) = entry.metadata()
                 {
@@ -290,7 +326,7 @@ impl Folder {
                 }
             }
             if is_empty {
-                drop(fs::remove_dir(&folder));
+                remove_empty(&folder);
             }
         }
         self.others
@@ -299,12 +335,12 @@ impl Folder {
         Ok(())
     }
 
-    /// Writes a file under a unique name and renames it to a block when it is complete.
-    fn write(&mut self, bytes: &[u8]) -> io::Result<PathBuf> {
+    /// Writes a file under a unique name and gives it this extension when it is complete.
+    fn write(&mut self, bytes: &[u8], extension: &str) -> io::Result<PathBuf> {
         self.written += 1;
         let name = format!("{:016x}-{:08x}", self.maker, self.written);
         let unfinished = self.own.join(&name).with_extension(UNFINISHED);
-        let path = self.own.join(&name).with_extension(BLOCK);
+        let path = self.own.join(&name).with_extension(extension);
         // Another process may have removed it while it was empty.
         fs::create_dir_all(&self.own)?;
         let written = fs::write(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, &path));
@@ -364,6 +400,23 @@ fn read_head(path: &Path, fingerprint: &Arc<str>) -> Option<(Expected, u64)> {
 /// A file that cannot be removed is not used either; the next start tries again.
 fn remove(path: &Path) {
     drop(fs::remove_file(path));
+}
+
+/// Removes the folder of a source that has no block any more.
+fn remove_empty(folder: &Path) {
+    remove(&folder.join(PROBLEMS));
+    // Only an empty one can be removed.
+    drop(fs::remove_dir(folder));
+}
+
+/// Adds the problems that are not among `known`.
+pub(super) fn add_new(known: &mut Vec<Problem>, problems: &[Problem]) {
+    let text = |problem: &Problem| (problem.offset, problem.to_string());
+    let mut texts: HashSet<_> = known.iter().map(text).collect();
+    let new = problems
+        .iter()
+        .filter(|problem| texts.insert(text(problem)));
+    known.extend(new.cloned());
 }
 
 /// When a block was last read, or written: reading sets the time of the file.

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use asof_core::{Batch, Channel, Query, Row, Schema, Stamp, TimeRange};
+use asof_core::{Batch, Channel, Problem, ProblemKind, Query, Row, Schema, Stamp, TimeRange};
 use bytes::Bytes;
 
 use crate::block::Block;
@@ -176,6 +176,53 @@ pub(super) fn decode(expected: &Expected, bytes: Vec<u8>, query: &Query) -> Opti
         vec![Bytes::from(bytes)],
         rows,
     ))
+}
+
+const PROBLEMS_MAGIC: &[u8; 8] = b"asofprb1";
+
+/// A file of the problems that were found while blocks were read: magic, fingerprint, problems, checksum.
+pub(super) fn encode_problems<'a>(
+    fingerprint: &str,
+    problems: impl IntoIterator<Item = &'a Problem>,
+) -> Vec<u8> {
+    let mut file = Writer(PROBLEMS_MAGIC.to_vec());
+    file.text(fingerprint);
+    for problem in problems {
+        file.text(problem.kind.name());
+        file.u64(problem.offset.unwrap_or(u64::MAX));
+        file.u32(u32::from(problem.topic.is_some()));
+        file.text(problem.topic.as_deref().unwrap_or_default());
+        file.text(&problem.message);
+    }
+    file.u32(crc32fast::hash(&file.0));
+    file.0
+}
+
+/// The problems in such a file; `None` if it is damaged or of another source.
+pub(super) fn decode_problems(fingerprint: &str, bytes: &[u8]) -> Option<Vec<Problem>> {
+    let (body, checksum) = bytes.split_at_checked(bytes.len().checked_sub(CHECKSUM as usize)?)?;
+    if Reader(checksum).u32()? != crc32fast::hash(body) {
+        return None;
+    }
+    let mut reader = Reader(body);
+    if reader.take(8)? != PROBLEMS_MAGIC || reader.text()? != fingerprint {
+        return None;
+    }
+    let mut problems = Vec::new();
+    while !reader.0.is_empty() {
+        let kind = ProblemKind::from_name(reader.text()?)?;
+        let offset = Some(reader.u64()?).filter(|&offset| offset != u64::MAX);
+        let has_topic = reader.u32()? != 0;
+        let topic = Some(reader.text()?.to_owned()).filter(|_| has_topic);
+        let message = reader.text()?.to_owned();
+        problems.push(Problem {
+            kind,
+            offset,
+            topic,
+            message,
+        });
+    }
+    Some(problems)
 }
 
 #[derive(Default)]

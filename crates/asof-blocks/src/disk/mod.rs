@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use asof_core::{Batches, Query, Stamp};
+use asof_core::{Batches, Problem, Query, Stamp, Summary};
 
 use crate::block::Block;
 use crate::coverage::before;
@@ -35,6 +35,8 @@ pub(crate) struct DiskTier {
     /// Held while writing. Never taken with the store's lock held.
     folder: Mutex<Folder>,
     failures: AtomicU64,
+    /// The problems that were found while the blocks that were there at the start were read.
+    problems: Vec<Problem>,
     /// The source is unreliable and its blocks are no longer used.
     is_given_up: AtomicBool,
 }
@@ -66,6 +68,7 @@ impl DiskTier {
         match opened {
             Ok(folder) => Some(DiskTier {
                 files,
+                problems: folder.problems(),
                 folder: Mutex::new(folder),
                 failures: AtomicU64::new(0),
                 is_given_up: AtomicBool::new(false),
@@ -87,6 +90,16 @@ impl DiskTier {
         }
     }
 
+    /// The summary with the problems that were found when the blocks on disk were read.
+    pub fn with_problems(&self, summary: Arc<Summary>) -> Arc<Summary> {
+        if self.problems.is_empty() {
+            return summary;
+        }
+        let mut all = (*summary).clone();
+        folder::add_new(&mut all.problems, &self.problems);
+        Arc::new(all)
+    }
+
     /// The byte budget of the folder.
     pub fn budget(&self) -> u64 {
         self.folder().budget()
@@ -101,8 +114,15 @@ impl DiskTier {
         }
     }
 
-    /// Writes a block and removes the least recently used ones to make room. Returns the bytes written.
-    pub fn write(&self, topics: &[Arc<str>], block: &Block, table: &ChannelTable) -> u64 {
+    /// Writes a block, with the problems of its source so far, and removes the least recently used ones to make room.
+    /// Returns the bytes written.
+    pub fn write(
+        &self,
+        topics: &[Arc<str>],
+        block: &Block,
+        table: &ChannelTable,
+        problems: &[Problem],
+    ) -> u64 {
         if topics.is_empty() || self.files().holds(topics, block.range) {
             return 0;
         }
@@ -111,7 +131,7 @@ impl DiskTier {
             return 0;
         }
         let encoded = format::encode(folder.fingerprint(), topics, block, table);
-        match folder.put(&self.files, topics, block.range, &encoded) {
+        match folder.put(&self.files, topics, block.range, &encoded, problems) {
             Ok(bytes) => bytes,
             Err(error) => {
                 // One warning is enough: a full disk stays full for every block that follows.

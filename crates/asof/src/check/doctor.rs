@@ -31,6 +31,9 @@ pub struct Diagnosis {
     pub path: String,
     /// Whether nothing is wrong, and everything was decoded.
     pub healthy: bool,
+    /// Whether something is wrong with the recording itself; messages that cannot be decoded are none of that.
+    #[serde(rename = "damaged")]
+    pub is_damaged: bool,
     /// Messages that can be read.
     pub messages: u64,
     /// Messages that can be read but not decoded; `None` where that was not tried.
@@ -40,9 +43,6 @@ pub struct Diagnosis {
     #[serde(serialize_with = "problems_as_json")]
     /// What is wrong.
     pub problems: Vec<Problem>,
-    /// Whether something is wrong with the recording itself.
-    #[serde(skip)]
-    pub is_damaged: bool,
     #[serde(skip)]
     /// The size of the recording, in bytes.
     pub size: u64,

@@ -1,7 +1,6 @@
 //! Files of lines: comma-separated values, or a JSON object for each message.
 
 use std::fmt;
-use std::fs::File;
 use std::io::{BufWriter, Write};
 
 use asof_core::MessageRef;
@@ -12,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::decoders::ReportingDecoders;
 use crate::Error;
-use crate::files::NewFile;
+use crate::files::{Appender, NewFile};
 use crate::rows::header;
 
 /// The times that every message has.
@@ -33,7 +32,7 @@ struct LineFile {
     topic: String,
     header: String,
     new: NewFile,
-    writer: BufWriter<File>,
+    writer: BufWriter<Appender>,
 }
 
 #[derive(Clone, Copy)]
@@ -125,7 +124,7 @@ impl<Start: FnMut(&str) -> Result<NewFile, Error>> LineFiles<Start> {
             file
         } else {
             let new = (self.start)(&channel.topic)?;
-            let mut writer = new.writer()?;
+            let mut writer = new.appender();
             if self.is_csv {
                 writeln!(writer, "{header}")?;
             }

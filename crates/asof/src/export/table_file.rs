@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, ErrorKind, Seek, Write};
+use std::io::{BufReader, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,9 +16,10 @@ use asof_decode::TopicBatch;
 use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
 use parquet::basic::{Compression, LogicalType, Type};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use tempfile::TempPath;
 
 use super::plain_columns::{plain, plain_batch};
-use crate::files::{NewFile, folder_of};
+use crate::files::{Appender, NewFile, folder_of, unfinished_file};
 use crate::{Error, Progress};
 
 /// The largest batch of rows; the decoder's own limit would take all the memory for both.
@@ -51,7 +52,7 @@ pub struct TableFile {
 
 enum Writer {
     Parquet(Box<RowGroups>),
-    Arrow(Box<FileWriter<BufWriter<File>>>),
+    Arrow(Box<FileWriter<BufWriter<Appender>>>),
 }
 
 impl TableFile {
@@ -65,7 +66,7 @@ impl TableFile {
         schema: &SchemaRef,
         container: Container,
     ) -> Result<Self, Error> {
-        let out = new.writer()?;
+        let out = new.appender();
         let writer = match container {
             Container::Parquet => RowGroups::start(out, schema, folder_of(&path))
                 .map(|groups| Writer::Parquet(Box::new(groups))),
@@ -235,7 +236,7 @@ impl TableFiles {
 /// columns in dozens of tables. So rows wait unencoded until there are enough for a row group, most of them on
 /// the disk, and only one table at a time is encoded.
 struct RowGroups {
-    writer: ArrowWriter<BufWriter<File>>,
+    writer: ArrowWriter<BufWriter<Appender>>,
     /// The schema to write in, where Parquet cannot hold the batches unchanged.
     plain: Option<SchemaRef>,
     /// Rows that wait in memory, after those on the disk.
@@ -248,7 +249,7 @@ struct RowGroups {
 
 impl RowGroups {
     fn start(
-        out: BufWriter<File>,
+        out: BufWriter<Appender>,
         schema: &SchemaRef,
         folder: PathBuf,
     ) -> Result<RowGroups, Error> {
@@ -311,7 +312,10 @@ impl RowGroups {
     }
 }
 
-fn write_rows(writer: &mut ArrowWriter<BufWriter<File>>, batch: &RecordBatch) -> Result<(), Error> {
+fn write_rows(
+    writer: &mut ArrowWriter<BufWriter<Appender>>,
+    batch: &RecordBatch,
+) -> Result<(), Error> {
     writer.write(batch)?;
     if writer.in_progress_size() >= ENCODED_BYTES {
         writer.flush()?;
@@ -319,10 +323,11 @@ fn write_rows(writer: &mut ArrowWriter<BufWriter<File>>, batch: &RecordBatch) ->
     Ok(())
 }
 
-/// Rows on the disk, in an unnamed file: nothing is left of it, however the program ends.
+/// Rows on the disk, in a file that is open only while it is written or read: there may be more tables than a process may
+/// have files open.
 struct Aside {
-    file: File,
-    writer: Option<StreamWriter<BufWriter<File>>>,
+    path: TempPath,
+    writer: Option<StreamWriter<BufWriter<Appender>>>,
     bytes: usize,
 }
 
@@ -330,7 +335,7 @@ impl Aside {
     /// Beside the tables: their disk has room for this, and the usual temporary folder may be in memory.
     fn new(folder: &Path) -> Result<Self, Error> {
         Ok(Aside {
-            file: tempfile::tempfile_in(folder)?,
+            path: unfinished_file(folder)?,
             writer: None,
             bytes: 0,
         })
@@ -340,7 +345,7 @@ impl Aside {
         let writer = match &mut self.writer {
             Some(writer) => writer,
             none => {
-                let out = BufWriter::new(self.file.try_clone()?);
+                let out = Appender::buffered(&self.path);
                 none.insert(StreamWriter::try_new(out, batch.schema_ref())?)
             }
         };
@@ -357,12 +362,11 @@ impl Aside {
             return Ok(());
         };
         writer.into_inner()?.flush()?;
-        self.file.rewind()?;
-        for batch in StreamReader::try_new(BufReader::new(&self.file), None)? {
+        let file = File::options().read(true).write(true).open(&self.path)?;
+        for batch in StreamReader::try_new(BufReader::new(&file), None)? {
             each(batch?)?;
         }
-        self.file.rewind()?;
-        self.file.set_len(0)?;
+        file.set_len(0)?;
         self.bytes = 0;
         Ok(())
     }
@@ -411,6 +415,37 @@ mod tests {
         let bytes: ArrayRef = Arc::new(BinaryViewArray::from_iter_values(bytes));
         RecordBatch::try_from_iter([("number", numbers), ("text", texts), ("bytes", bytes)])
             .expect("a batch")
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn no_table_is_open_while_nothing_is_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut tables: Vec<_> = (0..20)
+            .map(|at| table(folder.path(), &format!("{at}.parquet")))
+            .collect();
+        for table in &mut tables {
+            table.write(rows(0, 100)).expect("written");
+            table.set_aside().expect("on the disk");
+        }
+        let open = std::fs::read_dir("/proc/self/fd")
+            .expect("listed")
+            .flatten();
+        let targets = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+        assert_eq!(
+            targets
+                .filter(|path| path.starts_with(folder.path()))
+                .count(),
+            0
+        );
+        for (at, table) in tables.into_iter().enumerate() {
+            table.finish().expect("finished");
+            let file = File::open(folder.path().join(format!("{at}.parquet"))).expect("a file");
+            let file = SerializedFileReader::new(file).expect("Parquet");
+            assert_eq!(file.metadata().file_metadata().num_rows(), 100);
+        }
+        let left = std::fs::read_dir(folder.path()).expect("listed").count();
+        assert_eq!(left, 20, "nothing but the tables");
     }
 
     fn table(folder: &Path, name: &str) -> TableFile {

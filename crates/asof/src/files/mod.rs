@@ -4,13 +4,15 @@ mod bag_metadata;
 mod convert;
 mod new_file;
 mod split;
+mod temporary;
 mod writing;
 
 pub use convert::{ConvertOptions, RecoverOptions, Recovered};
+pub(crate) use new_file::unfinished_file;
 pub use new_file::{
-    NewFile, before_temporary_files, beside, note_input, refuse_same, remove_unfinished,
-    temporary_folder,
+    Appender, NewFile, before_temporary_files, beside, note_input, refuse_same, remove_unfinished,
 };
 pub use split::{Cut, SplitOptions, SplitPart, SplitReport};
+pub use temporary::{TemporaryFolder, remove_abandoned};
 pub(crate) use writing::folder_of;
 pub use writing::{Written, refuse_input, refuse_other_format};

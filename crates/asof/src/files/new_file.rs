@@ -1,19 +1,19 @@
 //! Files that appear complete or not at all.
 
 use std::fs::{self, File, Permissions};
-use std::io::{self, BufWriter, ErrorKind};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tempfile::{NamedTempFile, TempDir};
+use tempfile::TempPath;
 
 use crate::Error;
 use crate::text::quoted;
 
 /// A file in progress: written beside its target under another name, and moved there when it is complete.
-/// Otherwise it is removed.
+/// Otherwise it is removed. It is open only while there is a writer.
 pub struct NewFile {
-    temporary: NamedTempFile,
+    temporary: TempPath,
     target: PathBuf,
     replaces: bool,
 }
@@ -66,8 +66,7 @@ impl NewFile {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        let temporary = removed_on_interrupt(|| builder().tempfile_in(folder))
-            .map_err(|error| unwritable(path, folder, error))?;
+        let temporary = unfinished_file(folder).map_err(|error| unwritable(path, folder, error))?;
         Ok(NewFile {
             temporary,
             target,
@@ -77,18 +76,22 @@ impl NewFile {
 
     /// The path until it is finished, for other programs.
     pub fn path(&self) -> &Path {
-        self.temporary.path()
+        &self.temporary
     }
 
     /// A writer to the file.
     ///
     /// # Errors
-    /// When the system refuses another handle.
+    /// When the system refuses to open it.
     pub fn writer(&self) -> Result<BufWriter<File>, Error> {
-        let file = self.temporary.as_file().try_clone();
-        let file =
-            file.map_err(|error| Error::file("cannot open another handle of the new file", error))?;
+        let file = File::options().write(true).open(self.path());
+        let file = file.map_err(|error| Error::file("cannot open the new file", error))?;
         Ok(BufWriter::with_capacity(1 << 17, file))
+    }
+
+    /// A writer that opens the file only while it writes, for more files than a process may have open.
+    pub fn appender(&self) -> BufWriter<Appender> {
+        Appender::buffered(self.path())
     }
 
     /// Moves the file to its target.
@@ -107,6 +110,31 @@ impl NewFile {
             let message = format!("cannot put the finished file at {target}; nothing was written");
             Error::file(message, error.error)
         })
+    }
+}
+
+/// Adds to the end of a file, which is open only meanwhile.
+#[derive(Debug)]
+pub struct Appender {
+    path: PathBuf,
+}
+
+impl Appender {
+    pub(crate) fn buffered(path: &Path) -> BufWriter<Self> {
+        let path = path.to_owned();
+        BufWriter::with_capacity(1 << 15, Appender { path })
+    }
+}
+
+impl Write for Appender {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut file = File::options().append(true).open(&self.path)?;
+        file.write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -251,27 +279,20 @@ pub fn remove_unfinished() {
     asof_formats::remove_temporary_files();
 }
 
-/// A folder for files that are removed when the program ends, in any way.
-///
-/// # Errors
-/// When the system refuses it.
-pub fn temporary_folder() -> io::Result<TempDir> {
-    arrange_removal();
-    let mut known = unfinished();
-    let made = tempfile::Builder::new().prefix("asof-").tempdir()?;
-    known.push(made.path().to_owned());
-    Ok(made)
-}
-
-/// Creates a file that an interrupt removes. Where no handler can be installed, it stays.
-fn removed_on_interrupt(
-    make: impl FnOnce() -> io::Result<NamedTempFile>,
-) -> io::Result<NamedTempFile> {
+/// Makes a file or folder that an interrupt removes. Where no handler can be installed, it stays then.
+pub(super) fn removed_on_interrupt<T: AsRef<Path>>(
+    make: impl FnOnce() -> io::Result<T>,
+) -> io::Result<T> {
     arrange_removal();
     let mut known = unfinished();
     let made = make()?;
-    known.push(made.path().to_owned());
+    known.push(made.as_ref().to_owned());
     Ok(made)
+}
+
+/// A file that is removed with its path, and by an interrupt.
+pub(crate) fn unfinished_file(folder: &Path) -> io::Result<TempPath> {
+    removed_on_interrupt(|| Ok(builder().tempfile_in(folder)?.into_temp_path()))
 }
 
 #[cfg(test)]
