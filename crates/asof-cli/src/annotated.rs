@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use asof_core::{
+use asof::formats::{HiddenRecords, Progress, ReadStats, Recording};
+use asof::{
     AttachmentEntry, Batch, Batches, Follow, Growth, MetadataEntry, Portion, Problem, Query,
     Source, SourceError, Stamp, Summary, Topics,
 };
-use asof_formats::{HiddenRecords, Progress, ReadStats, Recording};
 use asof_serve::Annotations;
 use bytes::Bytes;
 

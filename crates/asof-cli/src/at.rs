@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use asof_core::{Query, Source, When};
+use asof::{Query, Source, When};
 use clap::Args;
 
 use super::Outcome;

@@ -6,11 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use asof_core::{
-    Channel, Follow, FollowEnd, Followed, Growth, MessageRef, Problem, Query, Summary,
-};
-use asof_decode::{Projection, Survey};
-use asof_formats::Recording;
+use asof::decode::{Projection, Survey};
+use asof::formats::Recording;
+use asof::{Channel, Follow, FollowEnd, Followed, Growth, MessageRef, Problem, Query, Summary};
 use clap::Args;
 
 use super::Outcome;

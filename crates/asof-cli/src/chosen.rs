@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use asof_core::{
+use asof::formats::{HiddenRecords, Progress, ReadStats, Recording};
+use asof::{
     AttachmentEntry, Batch, Batches, Follow, Followed, Growth, MetadataEntry, Problem, Query,
     Source, SourceError, Stamp, Summary, Topics,
 };
-use asof_formats::{HiddenRecords, Progress, ReadStats, Recording};
 use bytes::Bytes;
 
 use super::place::Wanted;

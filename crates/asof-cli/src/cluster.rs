@@ -141,13 +141,13 @@ impl Cluster {
 impl Scheduler {
     fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
         tell_log(screen);
-        let options = asof_cluster::SchedulerOptions {
+        let options = asof::cluster::SchedulerOptions {
             listen: self.listen,
             trusts_network: self.trust_network,
             executor_timeout: self.executor_timeout,
         };
         super::signals::on_end(|_| std::process::exit(0))?;
-        let scheduler = asof_cluster::ClusterScheduler::start(&options)?;
+        let scheduler = asof::cluster::ClusterScheduler::start(&options)?;
         let address = scheduler.address();
         screen.note(format_args!("scheduler at {address}; executors: asof cluster executor --scheduler HOST:{} --root PLACE", address.port()));
         scheduler.wait()?;
@@ -159,12 +159,12 @@ impl Scheduler {
 impl Executor {
     fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
         tell_log(screen);
-        let roots = asof_cluster::Roots::new(&self.root)?;
+        let roots = asof::cluster::Roots::new(&self.root)?;
         screen.note(format_args!(
             "executor at {} for the scheduler at {}",
             self.listen, self.scheduler
         ));
-        asof_cluster::ClusterExecutor::run(asof_cluster::ExecutorOptions {
+        asof::cluster::ClusterExecutor::run(asof::cluster::ExecutorOptions {
             scheduler: self.scheduler.clone(),
             listen: self.listen,
             trusts_network: self.trust_network,
@@ -183,7 +183,7 @@ impl Status {
     fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
         use std::io::Write as _;
 
-        let executors = asof_cluster::executors(&self.scheduler)?;
+        let executors = asof::cluster::executors(&self.scheduler)?;
         let mut out = super::screen::output();
         for one in &executors {
             let cores = asof::text::counted(one.cores as u64, "core");
@@ -202,8 +202,8 @@ impl Status {
 #[cfg(feature = "cluster")]
 fn tell_log(screen: &Screen) {
     let told = screen.clone();
-    asof_cluster::log_to(screen.is_verbose(), move |level, text| match level {
-        asof_cluster::Severity::Warning => told.warning(text),
-        asof_cluster::Severity::Note => told.note(text),
+    asof::cluster::log_to(screen.is_verbose(), move |level, text| match level {
+        asof::cluster::Severity::Warning => told.warning(text),
+        asof::cluster::Severity::Note => told.note(text),
     });
 }

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use asof_core::Source as _;
-use asof_formats::{Merged, Recording};
+use asof::Source as _;
+use asof::formats::{Merged, Recording};
 use asof_serve::RobotDescription;
 use clap::{Args, ValueEnum};
 

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use asof::Recording;
 use asof::files::{Written, refuse_input, refuse_other_format};
+use asof::formats::ConvertOptions;
 use asof::problems::problems_as_json;
 use asof::text::hint;
-use asof_core::{Problem, Query, Topics};
-use asof_formats::ConvertOptions;
+use asof::{Problem, Query, Topics};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 

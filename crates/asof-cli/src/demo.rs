@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use asof_core::Query;
-use asof_demo::{Demo, DemoEncoding, DemoOptions};
-use asof_formats::{McapWriter, McapWriterOptions};
+use asof::Query;
+use asof::demo::{Demo, DemoEncoding, DemoOptions};
+use asof::formats::{McapWriter, McapWriterOptions};
 use clap::{Args, ValueEnum};
 
 use super::Outcome;
@@ -205,7 +205,7 @@ fn program() -> String {
 }
 
 fn is_demo(path: &Path) -> bool {
-    let Ok(file) = asof_formats::open(path) else {
+    let Ok(file) = asof::formats::open(path) else {
         return false;
     };
     file.summary()

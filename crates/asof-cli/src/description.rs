@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use asof_core::{Channel, Message, Schema, Source as _, Stamp};
-use asof_formats::{McapFile, McapWriter, McapWriterOptions, Merged, Recording};
-use asof_ros::CdrWriter;
+use asof::formats::{McapFile, McapWriter, McapWriterOptions, Merged, Recording};
+use asof::ros::CdrWriter;
+use asof::{Channel, Message, Schema, Source as _, Stamp};
 
 use super::failure::Usage;
 
@@ -24,7 +24,7 @@ pub fn described(
 ) -> anyhow::Result<Box<dyn Recording>> {
     let shown = file.display();
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
-    if let Err(error) = asof_tf::RobotModel::from_urdf(&text) {
+    if let Err(error) = asof::tf::RobotModel::from_urdf(&text) {
         let hint = if text.contains("xacro:") {
             "; it is a xacro, so run it through `xacro` first"
         } else {

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use asof_formats::Recording;
+use asof::formats::Recording;
 use asof_serve::{Opener, Refusal, ServeOptions, Server};
 
 use super::compare::Compare;

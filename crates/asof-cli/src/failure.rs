@@ -151,7 +151,7 @@ fn meant(error: &clap::Error) -> Option<String> {
     };
     let cli = super::Cli::command();
     let verbs: Vec<&str> = cli.get_subcommands().map(clap::Command::get_name).collect();
-    asof_core::spelling::nearest(word, verbs).map(str::to_owned)
+    asof::spelling::nearest(word, verbs).map(str::to_owned)
 }
 
 /// The verb on the command line, as far as it can be determined.

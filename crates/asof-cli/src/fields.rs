@@ -1,9 +1,9 @@
 //! `--fields`: selects fields, and the topics that have them.
 
+use asof::decode::Projection;
 use asof::export::narrow;
-use asof_core::{Growth, Query};
-use asof_decode::Projection;
-use asof_formats::Recording;
+use asof::formats::Recording;
+use asof::{Growth, Query};
 use clap::Args;
 
 use super::screen::Screen;

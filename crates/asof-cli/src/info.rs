@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use asof_core::{Growth, Stamp};
-use asof_formats::Recording;
+use asof::formats::Recording;
+use asof::{Growth, Stamp};
 use clap::Args;
 
 use super::Outcome;
@@ -98,7 +98,7 @@ impl Info {
         let file = self.open(std::slice::from_ref(place), screen)?;
         let summary = file.summary();
         let query = self.select.query(place, &*file, screen);
-        let layers = self.choice.of(asof_decode::Layers::standard())?;
+        let layers = self.choice.of(asof::decode::Layers::standard())?;
         let mut out = output();
         for assignment in layers.plan(&summary) {
             let topic = &assignment.channel.topic;

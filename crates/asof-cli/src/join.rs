@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use asof_core::{Message, Source, Stamp};
-use asof_window::sync::{AlignedRow, Rule};
+use asof::window::sync::{AlignedRow, Rule};
+use asof::{Message, Source, Stamp};
 use clap::{Args, ValueEnum};
 
 use self::fields::{Chosen, Fields};
@@ -158,7 +158,7 @@ trait Sink {
 
 fn parse_distance(text: &str) -> Result<Duration, String> {
     match format!("+{text}").parse() {
-        Ok(asof_core::When::AfterStart(nanos)) => Ok(Duration::from_nanos(nanos.unsigned_abs())),
+        Ok(asof::When::AfterStart(nanos)) => Ok(Duration::from_nanos(nanos.unsigned_abs())),
         _ => Err("a length of time, such as 50ms or 1.5s".to_owned()),
     }
 }

@@ -1,6 +1,6 @@
 //! The layers that a verb uses, by their names.
 
-use asof_decode::Layers;
+use asof::decode::Layers;
 use clap::Args;
 
 use super::failure::Usage;

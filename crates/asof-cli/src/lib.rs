@@ -131,7 +131,7 @@ enum Outcome {
 }
 
 impl Outcome {
-    fn of(problems: &[asof_core::Problem]) -> Self {
+    fn of(problems: &[asof::Problem]) -> Self {
         if problems.is_empty() {
             Outcome::Done
         } else {

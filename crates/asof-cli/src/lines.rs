@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::{Arc, LazyLock};
 
-use asof_core::{Channel, MessageRef, Stamp};
-use asof_decode::Projection;
+use asof::decode::Projection;
+use asof::{Channel, MessageRef, Stamp};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
@@ -254,7 +254,7 @@ impl Parts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use asof_core::{Batch, Message, Stamp};
+    use asof::{Batch, Message, Stamp};
 
     fn line(message: Message, json: bool) -> String {
         let batch: Batch = [message].into_iter().collect();

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use asof_core::{
+use asof::formats::{Progress, Recording};
+use asof::{
     AttachmentEntry, Batch, Batches, Channel, MetadataEntry, Portion, Problem, Query, Source,
     SourceError, Stamp, Summary, TimeRange, Topics,
 };
-use asof_formats::{Progress, Recording};
 use bytes::Bytes;
 
 /// A finished recording whose topics have a prefix and whose log times are shifted by a number of nanoseconds.
@@ -191,8 +191,8 @@ impl Recording for Moved {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use asof_core::Message;
-    use asof_formats::{McapFile, McapWriter, McapWriterOptions};
+    use asof::Message;
+    use asof::formats::{McapFile, McapWriter, McapWriterOptions};
 
     fn recording(topics: &[&str], start: i64) -> Box<dyn Recording> {
         let options = McapWriterOptions::default();
@@ -236,7 +236,7 @@ mod tests {
             batches
                 .flat_map(|batch| {
                     let batch = batch.expect("a batch");
-                    let one = |message: asof_core::MessageRef<'_>| {
+                    let one = |message: asof::MessageRef<'_>| {
                         let message = message.to_message();
                         let topic = message.channel.topic.clone();
                         (topic, message.log_time.nanos(), message.payload)

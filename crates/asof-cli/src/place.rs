@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use asof::files::note_input;
-use asof::{is_address, scheme_of};
-use asof_core::{Channel, SourceError, Stamp, When};
-use asof_formats::{
+use asof::formats::{
     DecompressionLimits, Definitions, Notices, OpenOptions, Recording, without_secrets,
 };
+use asof::{Channel, SourceError, Stamp, When};
+use asof::{is_address, scheme_of};
 use clap::Args;
 
 use super::chosen::Chosen;
@@ -417,7 +417,7 @@ impl FileOpening {
             clean_up_on_interrupt();
         }
         places.iter().try_for_each(|place| openable(place))?;
-        let recording = asof_formats::open_all(places, &options).map_err(explained)?;
+        let recording = asof::formats::open_all(places, &options).map_err(explained)?;
         if !self.msg_path.is_empty() {
             note_missing(&*recording, &options.definitions, screen);
         }
@@ -520,7 +520,7 @@ pub fn open_unmapped(place: &Path) -> anyhow::Result<Box<dyn Recording>> {
 /// Opens a place, with an error that includes a way on.
 fn open_one(place: &Path, options: &OpenOptions) -> anyhow::Result<Box<dyn Recording>> {
     openable(place)?;
-    asof_formats::open_with(place, options).map_err(explained)
+    asof::formats::open_with(place, options).map_err(explained)
 }
 
 /// Rejects a place that can never be opened, with the reason; others are not written to from here on.
@@ -551,7 +551,7 @@ fn openable(place: &Path) -> anyhow::Result<()> {
 
 /// Whether files at such addresses are read in place, in a build with the feature `remote`.
 fn is_remote(scheme: &str) -> bool {
-    asof_formats::REMOTE_SCHEMES.contains(&scheme)
+    asof::formats::REMOTE_SCHEMES.contains(&scheme)
 }
 
 fn explained(error: SourceError) -> anyhow::Error {

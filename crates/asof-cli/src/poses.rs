@@ -6,9 +6,9 @@ use anyhow::anyhow;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, TimestampNanosecondType};
 use arrow_array::{Array, ArrayRef, RecordBatch};
-use asof_core::{Query, Source, Stamp, TimeRange};
-use asof_decode::{Layers, TableOptions, Tables};
-use asof_tf::TrajectoryFormat;
+use asof::decode::{Layers, TableOptions, Tables};
+use asof::tf::TrajectoryFormat;
+use asof::{Query, Source, Stamp, TimeRange};
 use nalgebra::{Isometry3, Quaternion, Translation3, UnitQuaternion};
 
 use super::screen::{Screen, output};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use asof::problems::problems_as_json;
-use asof_core::{Problem, Query, Source, SourceError, Summary, TimeRange};
+use asof::{Problem, Query, Source, SourceError, Summary, TimeRange};
 use serde::Serialize;
 
 use asof::text::seconds_between;
@@ -99,7 +99,7 @@ impl Report {
             tally.messages = tally.messages.zip(entry.messages).map(|(a, b)| a + b);
         }
         let mut report = Report::new(path, summary, summary.range, tallies);
-        if query.topics == asof_core::Topics::All {
+        if query.topics == asof::Topics::All {
             // The file may declare the total but not its parts.
             report.messages = summary.messages;
         }
@@ -143,7 +143,7 @@ impl Report {
         range: TimeRange,
         tallies: BTreeMap<Key, Tally>,
     ) -> Self {
-        let nanos = |stamp: asof_core::Stamp| (!range.is_empty()).then(|| stamp.nanos());
+        let nanos = |stamp: asof::Stamp| (!range.is_empty()).then(|| stamp.nanos());
         let duration = if range.is_empty() {
             0.0
         } else {
@@ -187,7 +187,7 @@ impl Report {
     }
 }
 
-fn key(channel: &asof_core::Channel) -> Key {
+fn key(channel: &asof::Channel) -> Key {
     [
         channel.topic.clone(),
         channel.type_name().to_owned(),
@@ -218,19 +218,19 @@ fn compression(summary: &Summary) -> String {
 }
 
 fn attachments(summary: &Summary) -> Vec<AttachmentReport> {
-    let report = |entry: &asof_core::AttachmentEntry| AttachmentReport {
+    let report = |entry: &asof::AttachmentEntry| AttachmentReport {
         name: entry.name.clone(),
         media_type: entry.media_type.clone(),
         size: entry.size,
-        log_time: entry.log_time.map(asof_core::Stamp::nanos),
-        create_time: entry.create_time.map(asof_core::Stamp::nanos),
+        log_time: entry.log_time.map(asof::Stamp::nanos),
+        create_time: entry.create_time.map(asof::Stamp::nanos),
         offset: entry.offset,
     };
     summary.attachments.iter().map(report).collect()
 }
 
 fn metadata(summary: &Summary) -> Vec<MetadataReport> {
-    let report = |entry: &asof_core::MetadataEntry| MetadataReport {
+    let report = |entry: &asof::MetadataEntry| MetadataReport {
         name: entry.name.clone(),
         offset: entry.offset,
     };

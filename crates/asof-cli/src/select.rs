@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use asof::catalogue::NamePattern;
-use asof_core::{Query, Source, Stamp, TimeRange, Topics, When};
+use asof::{Query, Source, Stamp, TimeRange, Topics, When};
 use clap::Args;
 
 use super::screen::Screen;

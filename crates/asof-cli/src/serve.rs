@@ -9,8 +9,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use asof_core::{Follow, FollowEnd, Followed, Query, Source, Stamp};
-use asof_formats::{McapFile, McapWriter, McapWriterOptions};
+use asof::formats::{McapFile, McapWriter, McapWriterOptions};
+use asof::{Follow, FollowEnd, Followed, Query, Source, Stamp};
 use asof_serve::{
     Annotations, DEFAULT_PORT, DiskOptions, RobotDescription, ServeError, ServeOptions, Server,
     SnapshotTaker, make_token,
@@ -228,7 +228,7 @@ impl Serve {
         &self,
         wanted: &Wanted,
         screen: &Screen,
-    ) -> anyhow::Result<(Box<dyn asof_formats::Recording>, Vec<RobotDescription>)> {
+    ) -> anyhow::Result<(Box<dyn asof::formats::Recording>, Vec<RobotDescription>)> {
         if self.places.is_empty() {
             return Ok((nothing()?, Vec::new()));
         }
@@ -288,7 +288,7 @@ impl Serve {
 }
 
 /// An empty recording.
-fn nothing() -> anyhow::Result<Box<dyn asof_formats::Recording>> {
+fn nothing() -> anyhow::Result<Box<dyn asof::formats::Recording>> {
     let out = std::io::Cursor::new(Vec::new());
     let writer = McapWriter::new(out, McapWriterOptions::default())?;
     let bytes = writer.finish()?.into_inner();
@@ -310,7 +310,7 @@ impl Serving {
     /// Serves until interrupted.
     pub fn serve(
         &self,
-        source: Box<dyn asof_formats::Recording>,
+        source: Box<dyn asof::formats::Recording>,
         name: &str,
         screen: &Screen,
     ) -> anyhow::Result<Outcome> {
@@ -337,7 +337,7 @@ impl Serving {
 
     fn serve_kept(
         &self,
-        source: Box<dyn asof_formats::Recording>,
+        source: Box<dyn asof::formats::Recording>,
         name: &str,
         kept: Kept,
         interrupt: &Interrupt,
@@ -598,7 +598,7 @@ fn fingerprint_of(places: &[PathBuf], view: &str) -> anyhow::Result<String> {
 fn fingerprint(place: &Path) -> anyhow::Result<String> {
     #[cfg(feature = "remote")]
     if asof::is_address(place) {
-        return Ok(asof_formats::version_at(&place.display().to_string())?);
+        return Ok(asof::formats::version_at(&place.display().to_string())?);
     }
     let cannot = || format!("cannot read {}", place.display());
     if !place.is_dir() {

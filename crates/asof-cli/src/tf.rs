@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use asof_core::{Problem, Source, Stamp, TimeRange, Topics, When};
-use asof_tf::{
+use asof::tf::{
     EdgeFacts, LatestTransform, Loaded, LookupError, TrajectoryFormat, TransformBuffer, TreeFormat,
     every,
 };
+use asof::{Problem, Source, Stamp, TimeRange, Topics, When};
 use clap::Args;
 use serde::Serialize;
 
@@ -216,7 +216,7 @@ impl Tf {
         let patterns = choice.patterns();
         let wanted = Wanted::those(move |channel| {
             let is_chosen = |patterns: &Patterns| patterns.is_match(&channel.topic);
-            asof_tf::feeds_transforms(channel) && patterns.as_ref().is_none_or(is_chosen)
+            asof::tf::feeds_transforms(channel) && patterns.as_ref().is_none_or(is_chosen)
         });
         if self.follow || self.monitor {
             let file = self.opening.open_wanted(&self.places, &wanted, screen)?;
@@ -504,7 +504,7 @@ fn stamps_of(buffer: &TransformBuffer) -> TimeRange {
 fn frames_there(buffer: &TransformBuffer, wanted: &str) -> String {
     let mut names: Vec<String> = buffer.frames().iter().map(ToString::to_string).collect();
     let wanted = wanted.strip_prefix('/').unwrap_or(wanted);
-    names.sort_by_key(|name| (asof_core::spelling::distance(wanted, name), name.clone()));
+    names.sort_by_key(|name| (asof::spelling::distance(wanted, name), name.clone()));
     let more = names.len().saturating_sub(FRAMES_NAMED);
     names.truncate(FRAMES_NAMED);
     let list = names.join(", ");

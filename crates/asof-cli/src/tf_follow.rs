@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use asof_core::{Batch, Follow, Followed, MessageRef, Query, Source, Stamp, Topics};
-use asof_tf::{
+use asof::tf::{
     BufferOptions, Conflicts, EdgeStats, LatestTransform, LoaderOptions, LookupError,
     TransformBuffer, TransformLoader, TransformLoaders, TransformMonitor, transform_topics,
 };
+use asof::{Batch, Follow, Followed, MessageRef, Query, Source, Stamp, Topics};
 use serde_json::json;
 
 use super::failure::Usage;

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use asof_core::Problem;
-use asof_formats::{Compression, McapWriterOptions};
+use asof::Problem;
+use asof::formats::{Compression, McapWriterOptions};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 

@@ -47,7 +47,7 @@ struct Talking {
 
 impl Talking {
     fn new(address: &str, topics: &[(&str, &str)]) -> Self {
-        let robot = asof::connect(address).expect("a robot");
+        let robot = asof::live::connect(address).expect("a robot");
         let tokens = topics.iter().enumerate().map(|(number, (topic, kind))| {
             let topic = topic.replace('/', "%");
             token(&robot, number + 1, "MP", &topic, kind)
@@ -371,7 +371,7 @@ fn last_sequence(folder: &Folder, name: &str) -> Option<u64> {
 #[cfg(unix)]
 fn a_disk_that_is_slower_than_the_robot_is_told_of_and_costs_counted_messages() {
     let port = free_port();
-    let robot = asof::connect(&format!("zenoh://?listen=127.0.0.1:{port}")).expect("a robot");
+    let robot = asof::live::connect(&format!("zenoh://?listen=127.0.0.1:{port}")).expect("a robot");
     let _token = token(&robot, 1, "MP", "%chatter", STRING);
     let folder = Folder::empty();
     // A pipe that is read slowly stands for the disk.
@@ -617,7 +617,7 @@ fn a_type_that_nobody_knows_is_recorded_and_said_and_a_folder_helps() {
 #[test]
 fn messages_that_are_none_are_said_and_never_end_it() {
     let port = free_port();
-    let robot = asof::connect(&format!("zenoh://?listen=127.0.0.1:{port}")).expect("a robot");
+    let robot = asof::live::connect(&format!("zenoh://?listen=127.0.0.1:{port}")).expect("a robot");
     let _token = token(&robot, 1, "MP", "%chatter", STRING);
     // Tokens that are none, too.
     let odd = ["@ros2_lv/0/x", "@ros2_lv/0/a/b/c/MP/%/%/n/%t/a::b/h/9:9:9"];

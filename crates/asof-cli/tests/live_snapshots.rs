@@ -40,7 +40,8 @@ impl Bumping {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         drop(listener);
-        let robot = asof::connect(&format!("zenoh://?listen=127.0.0.1:{port}")).expect("a robot");
+        let robot =
+            asof::live::connect(&format!("zenoh://?listen=127.0.0.1:{port}")).expect("a robot");
         Bumping {
             bumper: publisher(&robot, "/bumper", "std_msgs/msg/Bool", "bool data"),
             scan: publisher(&robot, "/scan", "std_msgs/msg/UInt8", "uint8 data"),

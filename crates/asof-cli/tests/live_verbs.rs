@@ -35,7 +35,8 @@ impl Moving {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         drop(listener);
-        let robot = asof::connect(&format!("zenoh://?listen=127.0.0.1:{port}")).expect("a robot");
+        let robot =
+            asof::live::connect(&format!("zenoh://?listen=127.0.0.1:{port}")).expect("a robot");
         let tokens = ["chatter", "answers"]
             .iter()
             .enumerate()
@@ -411,7 +412,8 @@ fn what_is_played_is_received_by_another_asof_as_it_was_recorded() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
     drop(listener);
-    let robot = asof::connect(&format!("zenoh://?listen=127.0.0.1:{port}")).expect("a listener");
+    let robot =
+        asof::live::connect(&format!("zenoh://?listen=127.0.0.1:{port}")).expect("a listener");
     let source = robot
         .recent(&asof::live::RecentOptions::default())
         .expect("a source");

@@ -55,7 +55,7 @@ impl Robot {
     /// Opens a session.
     #[staticmethod]
     fn connect(py: Python<'_>, address: &str) -> PyResult<Self> {
-        let robot = py.detach(|| asof::connect(address).map_err(Failure::from))?;
+        let robot = py.detach(|| asof::live::connect(address).map_err(Failure::from))?;
         Ok(Robot(Mutex::new(Some(robot))))
     }
 

@@ -62,6 +62,14 @@ pub enum Error {
         #[source]
         cause: Box<Error>,
     },
+    /// A robot cannot be reached, or does not publish a topic.
+    #[cfg(feature = "live")]
+    #[error(transparent)]
+    Robot(#[from] asof_live::LiveError),
+    /// A robot cannot be recorded.
+    #[cfg(feature = "live")]
+    #[error(transparent)]
+    Record(#[from] asof_record::RecordError),
     /// A catalogue cannot be read or written.
     #[cfg(feature = "fleet")]
     #[error(transparent)]

@@ -41,6 +41,8 @@ mod progress;
 #[cfg(feature = "sql")]
 mod query;
 mod recording;
+#[cfg(feature = "live")]
+mod robot;
 mod table;
 mod topic;
 
@@ -49,6 +51,8 @@ pub use error::Error;
 pub use fleet::{Fleet, FleetOptions, FleetRecording, FleetRecordings};
 pub use progress::{Event, Progress};
 pub use recording::Recording;
+#[cfg(feature = "live")]
+pub use robot::{PlayOptions, PlayReport, Playback, RecordFiles, Robot};
 pub use table::{Table, TableBatches};
 pub use topic::Topic;
 
@@ -79,27 +83,34 @@ pub use asof_blocks as blocks;
 /// Many recordings as one database, and the patterns that select names.
 #[cfg(feature = "fleet")]
 pub use asof_catalogue as catalogue;
+/// SQL on several machines: scheduler, executor and client.
+#[cfg(feature = "cluster")]
+pub use asof_cluster as cluster;
+pub use asof_core::spelling;
 pub use asof_core::{
     AttachmentEntry, Batch, Batches, Channel, ChannelSummary, Follow, FollowEnd, Followed, Growth,
-    Message, MessageRef, MetadataEntry, Problem, ProblemKind, Query, RecentSummary, Row, Schema,
-    Source, SourceError, Stamp, StampError, Summary, TimeRange, Topics, When,
+    Message, MessageRef, MetadataEntry, Portion, Problem, ProblemKind, Query, RecentSummary, Row,
+    Schema, Source, SourceError, Stamp, StampError, Summary, TimeRange, Topics, When,
 };
 /// Messages decoded: into Arrow tables, into structs, and into JSON.
 pub use asof_decode as decode;
 /// From a recording to numbers: the columns of a topic, its messages as structs, and the Arrow types.
 pub use asof_decode::{Rows, arrow, messages};
+/// A simulated robot whose sensors agree with each other.
+#[cfg(feature = "demo")]
+pub use asof_demo as demo;
 /// Access to single formats, and the MCAP writer.
 pub use asof_formats as formats;
 /// Running robots: windows over live topics, and all of them as a source.
 #[cfg(feature = "live")]
 pub use asof_live as live;
-#[cfg(feature = "live")]
-pub use asof_live::connect;
 /// Playing a source back: play, pause, seek, step, loop.
 pub use asof_player as player;
 /// Recording a running robot: files, files one after another, snapshots.
 #[cfg(feature = "live")]
 pub use asof_record as record;
+/// ROS's own formats: `.msg` text, and CDR.
+pub use asof_ros as ros;
 /// Queries over recordings.
 #[cfg(feature = "sql")]
 pub use asof_sql as sql;
@@ -117,7 +128,7 @@ pub use asof_window as window;
 /// A running robot is `zenoh://host:port`, a Foxglove server `foxglove://host:port` (`ws://host:port` is the same) or a
 /// rosbridge server `rosbridge://host:port`, with the feature `live`; or `dds://?domain=0`, with the feature `dds`. It is a
 /// source that [grows](Source::growth) and holds the last five minutes, up to 600 MB. The same calls query, read and follow
-/// it; `live::connect` offers more.
+/// it; `connect` offers more.
 ///
 /// # Errors
 /// When there is no such file, its format is unknown, or the robot's address is invalid; the error includes a way on.
@@ -184,6 +195,29 @@ pub fn open_all<P: AsRef<Path>>(places: &[P]) -> Result<Recording, SourceError> 
         }
     };
     Ok(Recording::new(source, &named))
+}
+
+/// Opens a session with the robot at an address: `zenoh://host:port`, `foxglove://host:port`, `rosbridge://host:port`, or
+/// `dds://?domain=0` with the feature `dds`.
+///
+/// A robot that is not there yet is waited for in the background, and one that goes away is found again when it comes back.
+///
+/// ```no_run
+/// use asof::live::Sample;
+/// let robot = asof::connect("zenoh://192.168.1.5:7447")?;
+/// let scans = robot.create_window::<Sample>("/scan", 30).build()?;
+/// let pose = robot.tf().lookup("map", "base_link", asof::Stamp::now());
+/// let recorder = robot.record("run.mcap", Default::default(), Default::default(), |_| true)?;
+/// # let _ = (scans, pose, recorder);
+/// # Ok::<(), asof::Error>(())
+/// ```
+///
+/// # Errors
+/// When the text is not an address, or the session cannot be opened: an endpoint to listen on is taken, or a client's router
+/// does not answer within two seconds.
+#[cfg(feature = "live")]
+pub fn connect(address: &str) -> Result<Robot, Error> {
+    Robot::open(address)
 }
 
 /// The recordings below a folder or bucket as one database. Nothing is read yet.

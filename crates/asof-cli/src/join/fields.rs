@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use asof_core::{Batch, Channel, Message, MessageRef, Source, Stamp};
-use asof_decode::{Decoder, Projection, SchemaError};
+use asof::decode::{Decoder, Projection, SchemaError};
+use asof::{Batch, Channel, Message, MessageRef, Source, Stamp};
 
 use crate::failure::Usage;
 use crate::screen::Screen;
@@ -224,7 +224,7 @@ fn sort_out(
 
 /// One message of a topic, to determine its columns: the last.
 pub(super) fn sample(file: &dyn Source, topic: &str) -> Option<Message> {
-    let topics = asof_core::Topics::named([topic]);
+    let topics = asof::Topics::named([topic]);
     let batch = file.latest_at(&topics, Stamp::MAX).ok()?;
     batch.get(0).map(|message| message.to_message().detached())
 }

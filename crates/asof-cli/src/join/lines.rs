@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use asof_core::{Message, Stamp};
-use asof_window::sync::{AlignedRow, Match, Stamped};
+use asof::window::sync::{AlignedRow, Match, Stamped};
+use asof::{Message, Stamp};
 
 use super::fields::Fields;
 use super::text::Text;

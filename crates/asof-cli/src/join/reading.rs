@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use asof_core::{
+use asof::window::sync::{Align, AlignedRow};
+use asof::{
     Batch, Batches, FollowEnd, Followed, Growth, Message, MessageRef, Query, Source, Stamp,
     TimeRange, Topics,
 };
-use asof_window::sync::{Align, AlignedRow};
 
 use super::stamps::Stamps;
 use super::{Item, Join, On, Sink};

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use asof_core::Source;
-use asof_window::sync::AlignedRow;
+use asof::Source;
+use asof::window::sync::AlignedRow;
 use serde_json::Value;
 
 use super::fields::{Fields, sample};

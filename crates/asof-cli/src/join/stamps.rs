@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use asof_core::{Channel, MessageRef, Stamp};
-use asof_decode::{Decoders, Projection};
+use asof::decode::{Decoders, Projection};
+use asof::{Channel, MessageRef, Stamp};
 
 /// Reads only the stamps of messages.
 pub(super) struct Stamps(Decoders);

@@ -10,9 +10,9 @@ use arrow_array::{
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow_select::{concat::concat_batches, take::take};
-use asof_core::{Channel, Source, Stamp};
-use asof_decode::{Decoder, Projection, SchemaError};
-use asof_window::sync::{AlignedRow, Match};
+use asof::decode::{Decoder, Projection, SchemaError};
+use asof::window::sync::{AlignedRow, Match};
+use asof::{Channel, Source, Stamp};
 
 use super::fields::sample;
 use super::lines::nearer;

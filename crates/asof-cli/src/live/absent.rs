@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use asof_core::{Batch, Batches, Query, Source, SourceError, Stamp, Summary, Topics, When};
-use asof_formats::Recording;
+use asof::formats::Recording;
+use asof::{Batch, Batches, Query, Source, SourceError, Stamp, Summary, Topics, When};
 
 use super::Place;
 use crate::place::{Opening, Wanted};

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use asof_core::{
+use asof::formats::{HiddenRecords, Merged, Progress, Recording};
+use asof::live::{LiveSource, RecentOptions};
+use asof::window::Bounds;
+use asof::{
     AttachmentEntry, Batch, Batches, Follow, FollowEnd, Followed, Growth, MetadataEntry, Problem,
     ProblemKind, Query, Source, SourceError, Stamp, Summary, TimeRange, Topics, When,
 };
-use asof_formats::{HiddenRecords, Merged, Progress, Recording};
-use asof_live::{LiveSource, RecentOptions};
-use asof_window::Bounds;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
@@ -137,7 +137,7 @@ fn connect(
     for key in &of_robot.key {
         options = options.with_key(key);
     }
-    let source = session.robot.recent(&options)?;
+    let source = session.robot.session().recent(&options)?;
     Ok((session, source))
 }
 

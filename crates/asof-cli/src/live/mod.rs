@@ -25,7 +25,7 @@ mod watching;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use asof_formats::Recording;
+use asof::formats::Recording;
 use clap::{ArgGroup, Args};
 
 #[cfg(not(feature = "live"))]
@@ -276,15 +276,6 @@ pub struct Play {
     duration: Option<Duration>,
 }
 
-impl Play {
-    /// The name that a topic is published under.
-    #[cfg(feature = "live")]
-    fn renamed(&self, topic: &str) -> String {
-        let mut renamed = self.remap.iter().filter(|(from, _)| from == topic);
-        renamed.next().map_or(topic, |(_, to)| to).to_owned()
-    }
-}
-
 fn parse_rate(text: &str) -> Result<f64, String> {
     let number = text.parse().ok();
     number
@@ -412,6 +403,6 @@ pub fn is_robot(place: &std::path::Path) -> bool {
 
 /// How the stamps of a topic stand to the arrival of its messages, for programs.
 #[cfg(feature = "live")]
-fn stamps_as_json(stamps: &asof_live::StampHealth) -> serde_json::Value {
+fn stamps_as_json(stamps: &asof::live::StampHealth) -> serde_json::Value {
     serde_json::json!({"off": stamps.off, "offset": stamps.offset, "zero": stamps.zero, "jumps": stamps.jumps})
 }

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use asof_core::Stamp;
-use asof_live::TopicRate;
+use asof::Stamp;
+use asof::live::TopicRate;
 
 use crate::screen::Palette;
 use asof::text::{bytes, grouped, hertz, shown};
@@ -129,7 +129,7 @@ mod tests {
             jitter: 0.001,
             last: Some(Stamp::from_nanos(0)),
             lost: 2,
-            stamps: asof_live::StampHealth::default(),
+            stamps: asof::live::StampHealth::default(),
         }
     }
 

@@ -1,18 +1,17 @@
 //! `asof record`: a robot into a file.
 
-use std::fs::File;
-use std::io::{BufWriter, ErrorKind, Seek, SeekFrom, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::anyhow;
-use asof_formats::Compression;
-use asof_live::Robot;
-use asof_live::ros::{QosError, QosOverride};
-use asof_record::{
-    DurableFile, Priorities, RecordError, RecordOptions, RecordReport, Recorder, SnapshotOptions,
+use asof::formats::Compression;
+use asof::live::Publisher;
+use asof::live::ros::{QosError, QosOverride};
+use asof::record::{
+    Priorities, RecordError, RecordOptions, RecordReport, Recorder, SnapshotOptions,
     SnapshotReport, SplitOptions, TopicReport, Trigger, TriggerError, started_path,
 };
+use asof::{RecordFiles, Robot};
 use indicatif::ProgressBar;
 use serde_json::json;
 
@@ -38,13 +37,15 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(250);
 pub fn run(verb: &Record, screen: &Screen) -> anyhow::Result<Outcome> {
     // Before waiting for a robot that may appear much later.
     let path = started_path(&verb.output, super::robot::now());
-    if verb.keep.is_some() || verb.is_split() {
-        check_folder(&verb.output)?;
-    } else {
-        check(&path, verb.force)?;
-    }
     check_prefixes(verb)?;
     let triggers = verb.triggers()?;
+    let files = verb.files(&triggers);
+    // Of the three kinds only one file has the time in its name already.
+    let output = match files {
+        RecordFiles::One { .. } => &path,
+        _ => &verb.output,
+    };
+    files.check(output)?;
     let qualities = verb.qualities()?;
     let mut session = verb.connection.open(screen)?;
     let mut others = verb
@@ -69,31 +70,7 @@ pub fn run(verb: &Record, screen: &Screen) -> anyhow::Result<Outcome> {
         _ => Compression::Zstd,
     };
     // Recording starts when each robot has its prefix.
-    let nothing = |_: &asof_live::Publisher| false;
-    let mut recorder = if let Some(keep) = verb.keep {
-        let snapshots = SnapshotOptions {
-            keep,
-            after: verb.after,
-            bytes: verb.keep_size,
-            triggers: triggers.clone(),
-            ring: verb.ring.clone(),
-        };
-        Recorder::create_snapshots(&session.robot, &verb.output, snapshots, options, nothing)?
-    } else if verb.is_split() {
-        let split = SplitOptions {
-            bytes: verb.split_size,
-            time: verb.split_time,
-            quota: verb.quota,
-        };
-        Recorder::create_parts(&session.robot, &verb.output, split, options, nothing)?
-    } else {
-        // Written in place from the start: whatever happens, the recording is at the requested path.
-        let file = Straight {
-            file: BufWriter::with_capacity(1 << 17, durable(&path, verb.force)?),
-            position: 0,
-        };
-        Recorder::start(&session.robot, file, options, nothing)?
-    };
+    let mut recorder = session.robot.record(output, files, options, |_| false)?;
     let robots = std::iter::once(&session).chain(&others);
     for (robot, number) in robots.zip(0..) {
         let qualities = qualities.clone();
@@ -171,6 +148,27 @@ impl Record {
         self.split_size.is_some() || self.split_time.is_some()
     }
 
+    /// The files to write.
+    fn files(&self, triggers: &[Trigger]) -> RecordFiles {
+        match self.keep {
+            Some(keep) => RecordFiles::Snapshots(SnapshotOptions {
+                keep,
+                after: self.after,
+                bytes: self.keep_size,
+                triggers: triggers.to_vec(),
+                ring: self.ring.clone(),
+            }),
+            None if self.is_split() => RecordFiles::Parts(SplitOptions {
+                bytes: self.split_size,
+                time: self.split_time,
+                quota: self.quota,
+            }),
+            None => RecordFiles::One {
+                replace: self.force,
+            },
+        }
+    }
+
     /// The priorities of topics.
     fn priorities(&self) -> Priorities {
         let given = self.priority.clone();
@@ -196,7 +194,7 @@ impl Record {
     }
 
     /// Whether a topic was selected, and not excluded.
-    fn chooser(&self) -> impl Fn(&asof_live::Publisher) -> bool + Send + Sync + 'static {
+    fn chooser(&self) -> impl Fn(&Publisher) -> bool + Send + Sync + 'static {
         let (wanted, excluded) = (self.connection.chooser(), self.exclude.clone());
         move |publisher| {
             let topic = &publisher.channel.topic;
@@ -590,92 +588,6 @@ fn tell(
     } else {
         Outcome::Done
     })
-}
-
-/// Written from front to back: its position is known without asking, which a pipe could not answer.
-struct Straight {
-    file: BufWriter<DurableFile>,
-    position: u64,
-}
-
-impl Write for Straight {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let count = self.file.write(bytes)?;
-        self.position += count as u64;
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.file.flush()
-    }
-}
-
-impl Seek for Straight {
-    fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
-        let is_here = matches!(to, SeekFrom::Current(0)) || to == SeekFrom::Start(self.position);
-        if !is_here {
-            self.position = self.file.seek(to)?;
-        }
-        Ok(self.position)
-    }
-}
-
-fn durable(path: &Path, force: bool) -> anyhow::Result<DurableFile> {
-    DurableFile::new(create(path, force)?).map_err(|error| refused(path, error))
-}
-
-fn create(path: &Path, force: bool) -> anyhow::Result<File> {
-    let mut options = File::options();
-    options.write(true);
-    if force {
-        options.create(true).truncate(true);
-    } else {
-        options.create_new(true);
-    }
-    options.open(path).map_err(|error| refused(path, error))
-}
-
-/// Checks that the folder of future files exists.
-pub fn check_folder(path: &Path) -> anyhow::Result<()> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    match folder {
-        Some(folder) if !folder.is_dir() => Err(refused(path, ErrorKind::NotFound.into())),
-        _ => Ok(()),
-    }
-}
-
-/// Checks what can be checked without creating the file.
-fn check(path: &Path, force: bool) -> anyhow::Result<()> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let in_the_way = if folder.is_some_and(|folder| !folder.exists()) {
-        ErrorKind::NotFound
-    } else if !force && path.exists() {
-        ErrorKind::AlreadyExists
-    } else {
-        return Ok(());
-    };
-    Err(refused(path, in_the_way.into()))
-}
-
-fn refused(path: &Path, error: std::io::Error) -> anyhow::Error {
-    let shown = path.display();
-    let line = match error.kind() {
-        ErrorKind::AlreadyExists => {
-            format!("{shown} exists already; name another file with -o, or replace it with --force")
-        }
-        ErrorKind::NotFound => {
-            format!("cannot write {shown}: there is no such folder; make it first")
-        }
-        ErrorKind::PermissionDenied => {
-            format!("cannot write {shown}: permission denied; choose another folder with -o")
-        }
-        _ => format!("cannot write {shown}: {error}"),
-    };
-    anyhow!(error).context(line)
 }
 
 /// What was written before the disk failed is still there, in the last file that was begun.

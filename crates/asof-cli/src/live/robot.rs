@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use asof_core::{ProblemKind, Stamp};
-use asof_live::{Address, AddressError, Mode, Publisher, Robot};
+use asof::live::{self, Address, AddressError, Mode, Publisher};
+use asof::{ProblemKind, Robot, Stamp};
 
 use super::Connection;
 use crate::failure::Usage;
@@ -91,8 +91,11 @@ impl Connection {
     fn reach(&self, address: &Address, started: Instant, screen: &Screen) -> anyhow::Result<Robot> {
         let mut has_told = false;
         loop {
-            let error = match Robot::open(address) {
-                Ok(robot) => return Ok(robot),
+            let error = match live::Robot::open(address) {
+                Ok(session) => {
+                    let robot = Robot::new(session, address.to_string());
+                    return Ok(robot.with_progress(screen.reports("")));
+                }
                 Err(error) => error,
             };
             let is_over = self

@@ -6,6 +6,10 @@ use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+#[cfg(feature = "live")]
+use asof::RecordFiles;
+#[cfg(feature = "live")]
+use asof::record::{RecordOptions, Recorder, SnapshotOptions};
 use asof_serve::SnapshotTaker;
 use clap::Args;
 
@@ -89,7 +93,13 @@ impl Snapshots {
         opening: &Opening,
         screen: &Screen,
     ) -> anyhow::Result<Arc<dyn SnapshotTaker>> {
-        super::recording::check_folder(path)?;
+        let snapshots = SnapshotOptions {
+            keep: self.keep,
+            after: self.after,
+            bytes: self.keep_size,
+            ..SnapshotOptions::default()
+        };
+        RecordFiles::Snapshots(snapshots.clone()).check(path)?;
         let connection = super::Connection {
             url: url.to_owned(),
             topics,
@@ -98,24 +108,12 @@ impl Snapshots {
             duration: None,
         };
         let mut session = connection.open(screen)?;
-        let mut options = asof_record::RecordOptions::default();
+        let mut options = RecordOptions::default();
         session
             .profile(screen)
             .clone_into(&mut options.writer.profile);
-        let snapshots = asof_record::SnapshotOptions {
-            keep: self.keep,
-            after: self.after,
-            bytes: self.keep_size,
-            ..asof_record::SnapshotOptions::default()
-        };
         let chosen = connection.chooser();
-        let recorder = asof_record::Recorder::create_snapshots(
-            &session.robot,
-            path,
-            snapshots,
-            options,
-            chosen,
-        )?;
+        let recorder = session.robot.snapshots(path, snapshots, options, chosen)?;
         Ok(Arc::new(Keeping {
             recorder: Mutex::new(Some(recorder)),
             _session: session,
@@ -127,13 +125,13 @@ impl Snapshots {
 #[cfg(feature = "live")]
 struct Keeping {
     /// `None` once it has ended.
-    recorder: Mutex<Option<asof_record::Recorder>>,
+    recorder: Mutex<Option<Recorder>>,
     _session: super::robot::Session,
 }
 
 #[cfg(feature = "live")]
 impl Keeping {
-    fn recorder(&self) -> MutexGuard<'_, Option<asof_record::Recorder>> {
+    fn recorder(&self) -> MutexGuard<'_, Option<Recorder>> {
         self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -151,13 +149,13 @@ impl SnapshotTaker for Keeping {
     }
 
     fn state(&self) -> serde_json::Value {
-        let report = self.recorder().as_ref().map(asof_record::Recorder::report);
+        let report = self.recorder().as_ref().map(Recorder::report);
         super::recording::snapshots_as_json(&report.unwrap_or_default().snapshots)
     }
 
     fn finish(&self) {
         let recorder = self.recorder().take();
-        if let Some(Err(error)) = recorder.map(asof_record::Recorder::stop) {
+        if let Some(Err(error)) = recorder.map(Recorder::stop) {
             tracing::error!("snapshots: {error}");
         }
     }

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use asof_core::Stamp;
-use asof_live::{TopicRate, Watch};
+use asof::Stamp;
+use asof::live::{TopicRate, Watch};
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
@@ -227,7 +227,7 @@ mod tests {
             jitter: 0.0005,
             last: Some(Stamp::from_nanos(990_000_000)),
             lost: 3,
-            stamps: asof_live::StampHealth::default(),
+            stamps: asof::live::StampHealth::default(),
         };
         let mut view = View {
             status: "connected, tcp/robot:7447".to_owned(),

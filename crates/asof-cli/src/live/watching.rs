@@ -3,8 +3,8 @@
 use std::io::{IsTerminal, Write};
 use std::time::Instant;
 
-use asof_core::Stamp;
-use asof_live::{TopicRate, Watch};
+use asof::Stamp;
+use asof::live::{TopicRate, Watch};
 use serde_json::json;
 
 use super::Live;

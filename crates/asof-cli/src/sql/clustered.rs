@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
-use asof_cluster::ClusterClient;
-use asof_formats::{REMOTE_SCHEMES, without_secrets};
-use asof_sql::{Database, RecordingAddress, SqlOptions};
+use asof::cluster::ClusterClient;
+use asof::formats::{REMOTE_SCHEMES, without_secrets};
+use asof::sql::{Database, RecordingAddress, SqlOptions};
 
 use super::running::Placed;
 use crate::failure::Usage;

@@ -1,7 +1,7 @@
 //! Completions at the prompt.
 
 use arrow_schema::{DataType, Fields};
-use asof_sql::Database;
+use asof::sql::Database;
 
 const KEYWORDS: [&str; 34] = [
     "SELECT",

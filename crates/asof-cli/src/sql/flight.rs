@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
-use asof_sql::{Database, FlightOptions, FlightServer};
+use asof::sql::{Database, FlightOptions, FlightServer};
 
 use super::page::PageQueries;
 use super::{FLIGHT_PORT, FlightWish};

@@ -8,9 +8,9 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampNanosecondType;
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, SchemaRef, TimeUnit};
-use asof_core::Stamp;
+use asof::Stamp;
+use asof::sql::{Database, SqlOptions, Waited};
 use asof_serve::{QueryAnswer, QueryColumn, QueryEngine, QueryKind, QueryLimits, Refusal};
-use asof_sql::{Database, SqlOptions, Waited};
 
 use super::running::{Placed, labels_of, opened};
 use crate::fleet::CataloguePlace;

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use asof_formats::Recording;
-use asof_sql::{Database, RecordingLabels, SqlError, SqlOptions, TextPlace, Waited};
+use asof::formats::Recording;
+use asof::sql::{Database, RecordingLabels, SqlError, SqlOptions, TextPlace, Waited};
 
 use super::answers::{Answer, Form, to_file};
 use super::{Sql, prompt, statements};
@@ -178,12 +178,12 @@ pub fn opened(
         if catalogue.is_named() {
             return Err(anyhow!(
                 "there is no catalogue of {} in the folder of --catalogue; make one with `asof index`",
-                asof_formats::without_secrets(&place.display().to_string())
+                asof::formats::without_secrets(&place.display().to_string())
             ));
         }
         let only = std::slice::from_ref(place);
         let recording = opening.look_at_slices(only, &Wanted::all(), screen)?;
-        let mut name = asof_formats::without_secrets(&place.display().to_string());
+        let mut name = asof::formats::without_secrets(&place.display().to_string());
         while recordings.iter().any(|known| known.name == name) {
             name.push('\'');
         }
