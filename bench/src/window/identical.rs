@@ -119,7 +119,7 @@ fn exact(peer: &MessageFilters, seed: u64) -> u64 {
             SyncEvent::Dropped {
                 message, reason, ..
             } if reason != DropReason::Replaced => ours.drops += message.value + 1,
-            SyncEvent::Dropped { .. } => {}
+            SyncEvent::Dropped { .. } | SyncEvent::Partial(_) => {}
         };
         sync.add(topic.into(), Stamp::from_nanos(stamp), id as u64, &mut emit);
     }

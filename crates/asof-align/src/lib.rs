@@ -41,6 +41,7 @@ pub use between::Interpolate;
 pub use grid::{Grid, Span};
 pub use lane::Lane;
 pub use merge::{Merge, SpanMerge};
+pub use progress::{Progress, Step};
 pub use rule::{Decision, Match, Missing, Pick, Rule, Side, UnknownWord};
 pub use search::{count_below, gallop};
 pub use stream::{Align, AlignStats, AlignedRow};

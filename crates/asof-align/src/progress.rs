@@ -5,9 +5,19 @@
 /// Otherwise one message with a stamp in the far future would settle every waiting row.
 const MAX_UNCONFIRMED_NANOS: u64 = 10_000_000_000;
 
-/// The largest trusted stamp of a stream.
+/// The largest trusted stamp of a stream: one far ahead of all others counts when a second confirms it.
+///
+/// ```
+/// use asof_align::Progress;
+///
+/// let mut progress = Progress::default();
+/// for stamp in [1, 2, i64::MAX, 3] {
+///     progress.note(stamp);
+/// }
+/// assert_eq!(progress.newest(), Some(3));
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Progress {
+pub struct Progress {
     newest: Option<i64>,
     leap: Option<i64>,
     /// Whether there was one stamp so far: nothing has confirmed it.
@@ -16,7 +26,7 @@ pub(crate) struct Progress {
 
 /// What a stamp did to the progress of its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
+pub enum Step {
     /// It is within the usual range.
     Usual,
     /// It is far ahead and needs a second one to confirm it.
@@ -26,7 +36,8 @@ pub(crate) enum Step {
 }
 
 impl Progress {
-    pub(crate) fn newest(&self) -> Option<i64> {
+    /// The largest trusted stamp; `None` before the first one.
+    pub fn newest(&self) -> Option<i64> {
         self.newest
     }
 
@@ -37,7 +48,8 @@ impl Progress {
             .filter(|newest| !(self.is_first && is_ahead(*newest)))
     }
 
-    pub(crate) fn note(&mut self, stamp: i64) -> Step {
+    /// Notes a stamp; returns what it did.
+    pub fn note(&mut self, stamp: i64) -> Step {
         let Some(newest) = self.newest else {
             (self.newest, self.is_first) = (Some(stamp), true);
             return Step::Usual;

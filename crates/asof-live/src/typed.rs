@@ -9,15 +9,17 @@ use asof_window::{Bounds, Window};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
+use crate::window::Filling;
 use crate::{LiveError, LiveWindow, Robot, Sample};
 
 /// How long a topic that is not published yet is waited for.
 const TOPIC_TIMEOUT: Duration = Duration::from_secs(5);
-/// At most this many messages are in a window of structs.
+/// At most this many messages are in a window of structs, and at most this many bytes: decoded pictures are large.
 const CAPACITY: usize = 1_000;
+const MOST_BYTES: u64 = 256 << 20;
 
 impl Robot {
-    /// Keeps the newest 1,000 messages of a topic, decoded into a struct with serde's `Deserialize`.
+    /// Keeps the newest 1,000 messages of a topic, or those of the newest 256 MiB where they are larger, decoded into a struct with serde's `Deserialize`.
     ///
     /// The struct names the fields to decode; it is checked against the definition of the topic's type when the window
     /// is created. Messages are indexed by the stamp of their header where the type has one, and by the publisher's
@@ -45,10 +47,11 @@ impl Robot {
         &self,
         topic: &str,
     ) -> Result<LiveWindow<T>, LiveError> {
-        self.window_within::<T>(topic, Bounds::count(CAPACITY))
+        self.window_within::<T>(topic, Bounds::count(CAPACITY).and_bytes(MOST_BYTES))
     }
 
-    /// The same, with other bounds.
+    /// The same, with other bounds. A message weighs its struct and its payload, which what the struct points to is decoded
+    /// from.
     ///
     /// # Errors
     /// As [`Robot::window`].
@@ -71,10 +74,14 @@ impl Robot {
                 let fitted = TypedDecoder::<T>::new(&channel).map_err(|error| error.to_string())?;
                 *decoder = (channel, fitted);
             }
-            let decoded = decoder.1.decode(&sample.payload.bytes());
-            decoded
-                .map(|value| (stamp, value))
-                .map_err(|error| error.to_string())
+            let payload = sample.payload.bytes();
+            let decoded = decoder.1.decode(&payload);
+            let value = decoded.map_err(|error| error.to_string())?;
+            Ok(Filling {
+                stamp,
+                value,
+                bytes: (size_of::<T>() + payload.len()) as u64,
+            })
         };
         LiveWindow::filled(self, topic, Window::new(bounds), make)
     }

@@ -131,7 +131,7 @@ impl<T: FromSample, S: Stamping<T>> WindowBuilder<T, S> {
     /// # Errors
     /// When the topic is neither a ROS topic nor a valid key expression.
     pub fn build(self) -> Result<LiveWindow<T>, LiveError> {
-        let window = Window::weighed(self.bounds, T::weight);
+        let window = Window::new(self.bounds);
         let stamping = self.stamping;
         let make = move |sample: Sample| {
             let (transport, source, received) = (sample.transport, sample.source, sample.received);
@@ -142,19 +142,24 @@ impl<T: FromSample, S: Stamping<T>> WindowBuilder<T, S> {
                 source,
                 received,
             };
-            Ok((stamping.stamp(&arrival), value))
+            let stamp = stamping.stamp(&arrival);
+            Ok(Filling {
+                stamp,
+                bytes: value.weight(),
+                value,
+            })
         };
         LiveWindow::filled(&self.robot, &self.topic, window, make)
     }
 }
 
 impl<T: Send + Sync + 'static> LiveWindow<T> {
-    /// A window that is filled with the values, and their stamps if any, that `make` makes of a topic's samples.
+    /// A window that is filled with what `make` makes of a topic's samples.
     pub(crate) fn filled(
         robot: &Robot,
         topic: &str,
         window: Window<T>,
-        make: impl Fn(Sample) -> Result<(Option<Stamp>, T), String> + Send + Sync + 'static,
+        make: impl Fn(Sample) -> Result<Filling<T>, String> + Send + Sync + 'static,
     ) -> Result<Self, LiveError> {
         let counters = Arc::new(LiveWindowStats::default());
         let filler = Filler {
@@ -235,6 +240,15 @@ impl<T> Drop for LiveWindow<T> {
     }
 }
 
+/// A value for a window.
+pub(crate) struct Filling<T> {
+    /// Where it has one.
+    pub(crate) stamp: Option<Stamp>,
+    pub(crate) value: T,
+    /// The memory that it keeps alive.
+    pub(crate) bytes: u64,
+}
+
 struct Filler<T, M> {
     window: Window<T>,
     make: M,
@@ -242,10 +256,14 @@ struct Filler<T, M> {
     topic: String,
 }
 
-impl<T, M: Fn(Sample) -> Result<(Option<Stamp>, T), String>> Filler<T, M> {
+impl<T, M: Fn(Sample) -> Result<Filling<T>, String>> Filler<T, M> {
     fn fill(&self, sample: Sample) {
         let received = sample.received;
-        let (stamp, value) = match (self.make)(sample) {
+        let Filling {
+            stamp,
+            value,
+            bytes,
+        } = match (self.make)(sample) {
             Ok(made) => made,
             Err(reason) => {
                 if self.counters.undecodable.fetch_add(1, Ordering::Relaxed) == 0 {
@@ -263,6 +281,6 @@ impl<T, M: Fn(Sample) -> Result<(Option<Stamp>, T), String>> Filler<T, M> {
             }
             received
         });
-        self.window.insert(stamp, value);
+        self.window.insert_weighed(stamp, Arc::new(value), bytes);
     }
 }

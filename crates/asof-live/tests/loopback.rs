@@ -427,12 +427,24 @@ fn a_window_of_structs_is_held_against_the_type_and_filled_with_what_comes() {
         cdr.extend(number.to_le_bytes());
     }
     cdr.resize(4 + 16 + (4 + 9 + 3 + 9 + 3 + 9) * 8, 0);
-    publish(&robot, "/imu/data", 1, cdr);
+    publish(&robot, "/imu/data", 1, cdr.clone());
     publish(&robot, "/imu/data", 2, vec![0, 1, 0, 0, 9]);
     eventually("both", || window.len() == 1 && window.undecodable() == 1);
     let newest = window.newest().expect("one");
     assert_eq!(newest.stamp, 7_000_000_005.into());
     assert_eq!(newest.angular_velocity.map(|v| v as i64), [1, 2, 3]);
+    // What a struct points to is weighed by what it was decoded from.
+    let few = asof_window::Bounds::bytes(3 * cdr.len() as u64);
+    let few = observer.window_within::<Turning>("/imu/data", few);
+    let few = few.expect("it fits");
+    eventually("a subscription", || !few.keys().is_empty());
+    until_heard(&robot, "/imu/data");
+    for second in 8u32..20 {
+        cdr[4..8].copy_from_slice(&second.to_le_bytes());
+        publish(&robot, "/imu/data", second.into(), cdr.clone());
+    }
+    few.wait_for(19_000_000_005.into(), SOON).expect("the last");
+    assert_eq!(few.len(), 2);
     let error = observer
         .window::<Misfit>("/imu/data")
         .err()

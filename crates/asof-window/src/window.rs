@@ -149,6 +149,12 @@ impl<T> Window<T> {
             Weigh::Each(bytes) => *bytes,
             Weigh::By(weigh) => weigh(&value),
         };
+        self.insert_weighed(stamp, value, bytes)
+    }
+
+    /// Inserts a message that keeps this many bytes alive, where only the caller knows how many.
+    #[inline]
+    pub fn insert_weighed(&self, stamp: Stamp, value: Arc<T>, bytes: u64) -> Insertion {
         let mut dropped = Dropped::default();
         let mut state = self.lock();
         if let Some(refusal) = state.refuse(stamp.nanos(), bytes, &mut dropped) {

@@ -8,8 +8,9 @@ use std::time::Duration;
 use asof_core::Stamp;
 use asof_window::sync::{
     Align, ApproximateEpsilonTime, ApproximateTime, Chain, Delta, DropReason, ExactTime, Filter,
-    LatestTime, Match, Missing, Of2, Of3, Overflow, PassThrough, Rule, SharedSynchronizer, Stamped,
-    SyncEvent, SyncPolicy, Throttle, TimeSequencer, Track, Typed, synchronize,
+    LatestTime, Match, Missing, Of2, Of3, Overflow, PassThrough, Rule, SharedSynchronizer, Shifted,
+    Sorted, Stamped, SyncEvent, SyncPolicy, Synchronizer, Throttle, TimeSequencer, Track, Typed,
+    synchronize,
 };
 use asof_window::{Bounds, Window};
 use proptest::prelude::*;
@@ -146,6 +147,7 @@ fn the_sequencer_drops_what_comes_after_its_turn() {
         SyncEvent::Dropped {
             message, reason, ..
         } => out.push((message.value, Some(reason))),
+        SyncEvent::Partial(_) => panic!("one topic is never a part"),
     };
     sequencer.add(3.into(), 3, &mut emit);
     sequencer.add(1.into(), 1, &mut emit);
@@ -480,4 +482,181 @@ fn sets_are_found_again_after_the_clock_was_set_back() {
     assert!(sets_after_a_restart(LatestTime::new(2)) >= 290);
     let epsilon = ApproximateEpsilonTime::new(2, 10, Duration::from_millis(1));
     assert!(sets_after_a_restart(epsilon) >= 297);
+}
+
+/// The sets of some messages, with a gap for each topic that is missing, and how many messages were dropped.
+fn partial_sets(
+    sync: &mut impl Synchronizer<i64>,
+    messages: impl IntoIterator<Item = (usize, i64)>,
+) -> (Vec<Vec<Option<i64>>>, usize) {
+    let (mut sets, mut dropped) = (Vec::new(), 0);
+    for (topic, stamp) in messages {
+        sync.add(
+            topic,
+            stamp.into(),
+            stamp,
+            &mut |event| match event.into_set() {
+                Some(set) => {
+                    let values = set.into_iter();
+                    sets.push(values.map(|message| Some(message?.value)).collect());
+                }
+                None => dropped += 1,
+            },
+        );
+    }
+    (sets, dropped)
+}
+
+fn epsilon(topics: usize) -> ApproximateEpsilonTime<i64> {
+    ApproximateEpsilonTime::new(topics, 100, Duration::from_nanos(5))
+}
+
+#[test]
+fn a_silent_sensor_is_left_out_after_the_longest_wait() {
+    let mut sync = epsilon(3).with_max_wait(Duration::from_nanos(30));
+    let steps = (0..20).flat_map(|step| {
+        let t = step * 10;
+        let last = (step < 10).then_some((2, t + 2));
+        [(0, t), (1, t + 1)].into_iter().chain(last)
+    });
+    let (sets, dropped) = partial_sets(&mut sync, steps);
+    let (whole, partial): (Vec<_>, Vec<_>) = sets.iter().partition(|set| set[2].is_some());
+    assert_eq!(whole.len(), 10);
+    // The last ones still wait.
+    assert_eq!(partial.len(), 7);
+    assert!(
+        partial
+            .iter()
+            .all(|set| set[0].is_some() && set[1].is_some())
+    );
+    let mut rest = 0;
+    sync.advance(1_000.into(), &mut |event| {
+        rest += usize::from(event.into_set().is_some());
+    });
+    assert_eq!((rest, dropped), (3, 0));
+}
+
+#[test]
+fn one_stamp_in_the_far_future_ends_no_wait() {
+    const SECOND: i64 = 1_000_000_000;
+    let mut sync = epsilon(2).with_max_wait(Duration::from_secs(1));
+    let messages = [(0, 1), (0, 5_000 * SECOND), (1, 2)];
+    let (sets, _) = partial_sets(&mut sync, messages);
+    assert_eq!(sets, [vec![Some(1), Some(2)]]);
+}
+
+#[test]
+fn an_optional_topic_holds_nothing_up() {
+    let mut sync = epsilon(3).with_optional(1);
+    let messages = [
+        (0, 10),
+        (2, 11),
+        (1, 19),
+        (0, 20),
+        (2, 21),
+        (1, 30),
+        (0, 40),
+        (2, 41),
+    ];
+    let (sets, dropped) = partial_sets(&mut sync, messages);
+    let expected = [
+        vec![Some(10), None, Some(11)],
+        vec![Some(20), Some(19), Some(21)],
+        vec![Some(40), None, Some(41)],
+    ];
+    assert_eq!((sets.as_slice(), dropped), (&expected[..], 1));
+}
+
+#[test]
+fn an_early_set_is_emitted_with_its_last_message() {
+    let mut sync = ApproximateTime::new(2, 10).with_early(Duration::from_nanos(3));
+    let (sets, _) = feed(&mut sync, [(0, 100), (1, 103)]);
+    assert_eq!(sets, [[100, 103]]);
+    // Further apart, the proof is waited for.
+    assert!(feed(&mut sync, [(0, 200), (1, 204)]).0.is_empty());
+    assert_eq!(feed(&mut sync, [(0, 300)]).0, [[200, 204]]);
+}
+
+proptest! {
+    #[test]
+    fn sorted_input_gives_the_sets_of_messages_in_order(
+        steps in prop::collection::vec((0..3usize, 1..40i64, 0..50i64), 1..200),
+    ) {
+        let mut now = 0;
+        // Each message with its arrival: up to 50 after its stamp.
+        let mut messages: Vec<(i64, usize, i64)> = Vec::new();
+        for (topic, step, delay) in steps {
+            now += step;
+            messages.push((now + delay, topic, now));
+        }
+        let in_order = messages.iter().map(|&(_, topic, stamp)| (topic, stamp));
+        let (expected, _) = feed(&mut ApproximateTime::new(3, 100), in_order);
+        messages.sort_unstable();
+        let mut sync = Sorted::new(ApproximateTime::new(3, 100), 1_000, Duration::from_nanos(50));
+        let arrivals = messages.iter().map(|&(_, topic, stamp)| (topic, stamp));
+        let (mut sets, drops) = feed(&mut sync, arrivals);
+        prop_assert!(drops.iter().all(|(_, _, reason)| *reason != DropReason::TooLate));
+        sync.advance(i64::MAX.into(), &mut |_| {});
+        let mut rest = Vec::new();
+        // A second one confirms that time has passed.
+        sync.advance(i64::MAX.into(), &mut |event| {
+            if let SyncEvent::Matched(set) = event {
+                rest.push(set.into_iter().map(|message| message.value).collect());
+            }
+        });
+        sets.extend(rest);
+        prop_assert_eq!(sets, expected);
+    }
+
+    #[test]
+    fn no_message_is_lost_or_used_twice_by_partial_sets(
+        steps in prop::collection::vec((0..3usize, 0..12i64), 1..200),
+        wait in prop::option::of(0..60u64),
+        optional in prop::option::of(0..3usize),
+        offset in -20..20i64,
+    ) {
+        let mut inner = ApproximateEpsilonTime::new(3, 4, Duration::from_nanos(5));
+        if let Some(wait) = wait {
+            inner = inner.with_max_wait(Duration::from_nanos(wait));
+        }
+        if let Some(topic) = optional {
+            inner = inner.with_optional(topic);
+        }
+        let mut sync = Shifted::new(inner).with_offset(1, offset);
+        let mut now = 0;
+        let (mut given, mut seen) = (Vec::new(), Vec::new());
+        for (number, (topic, step)) in (0i64..).zip(steps) {
+            now += step;
+            given.push(number);
+            sync.add(topic, now.into(), (number, now), &mut |event| {
+                let set = match event {
+                    SyncEvent::Dropped { topic, message, .. } => {
+                        let mut set = vec![None, None, None];
+                        set[topic] = Some(message);
+                        set
+                    }
+                    event => {
+                        let set = event.into_set().expect("a set");
+                        let at = |topic: usize| {
+                            let own = if topic == 1 { offset } else { 0 };
+                            set[topic].as_ref().map(|message| message.stamp.nanos() + own)
+                        };
+                        let stamps = (0..3).filter_map(at);
+                        let span = stamps.clone().max().zip(stamps.min());
+                        assert!(span.is_some_and(|(last, first)| last - first <= 5));
+                        set
+                    }
+                };
+                for message in set.into_iter().flatten() {
+                    assert_eq!(message.stamp.nanos(), message.value.1, "its own stamp");
+                    seen.push(message.value.0);
+                }
+            });
+        }
+        let count = seen.len();
+        seen.sort_unstable();
+        seen.dedup();
+        prop_assert_eq!(seen.len(), count, "one was used twice");
+        prop_assert!(given.len() - count <= 3 * 4, "what is not told waits in the queues");
+    }
 }

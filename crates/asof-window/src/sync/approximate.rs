@@ -43,6 +43,8 @@ pub struct ApproximateTime<V> {
     queue_size: usize,
     penalty: Penalty,
     max_interval: i64,
+    /// A set that spans at most this is good enough; negative for none.
+    early: i64,
     /// How many topics have a head.
     ready: usize,
     /// Whether any topic has lost a message.
@@ -125,6 +127,7 @@ impl<V> ApproximateTime<V> {
             queue_size: queue_size.max(1),
             penalty: Penalty::new(0.1),
             max_interval: i64::MAX,
+            early: -1,
             ready: 0,
             has_dropped: false,
             candidate: Candidate::new(0, 0, 0, 0),
@@ -148,6 +151,26 @@ impl<V> ApproximateTime<V> {
         self
     }
 
+    /// Emits a set as soon as it spans at most this, without waiting for a proof that it is the best: one message of each
+    /// topic earlier, and perhaps not the same set.
+    ///
+    /// ```
+    /// use asof_window::sync::{ApproximateTime, SyncEvent, Synchronizer};
+    /// use std::time::Duration;
+    ///
+    /// let mut sync = ApproximateTime::new(2, 10).with_early(Duration::from_nanos(5));
+    /// let mut sets = Vec::new();
+    /// for (topic, stamp) in [(0, 100), (1, 103)] {
+    ///     sync.add(topic, stamp.into(), stamp, &mut |event| sets.push(event));
+    /// }
+    /// assert!(matches!(&sets[..], [SyncEvent::Matched(_)]));
+    /// ```
+    #[must_use]
+    pub fn with_early(mut self, span: Duration) -> Self {
+        self.early = nanos(span);
+        self
+    }
+
     /// Declares that two messages of this topic are never closer than this. Sets are found earlier, but are wrong if
     /// the bound is.
     #[must_use]
@@ -163,6 +186,7 @@ impl<V> ApproximateTime<V> {
         let mut same = ApproximateTime {
             penalty: self.penalty,
             max_interval: self.max_interval,
+            early: self.early,
             ..ApproximateTime::new(topics, self.queue_size)
         };
         for (topic, old) in same.topics.iter_mut().zip(self.topics) {
@@ -256,6 +280,7 @@ impl<V> ApproximateTime<V> {
             self.pass_head(start_topic);
             // A candidate made just now has not grown: a later set can only gain.
             is_best |= start_topic == self.candidate.pivot || self.candidate.reach <= 0;
+            is_best |= self.candidate.end.saturating_sub(self.candidate.start) <= self.early;
             if is_best || (self.ready < self.topics.len() && self.is_provably_best()) {
                 self.publish(out);
             }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use asof_align::Progress;
 use asof_core::Stamp;
 
 use super::{DropReason, Stamped, SyncEvent, Synchronizer, unknown};
@@ -28,10 +29,35 @@ use super::{DropReason, Stamped, SyncEvent, Synchronizer, unknown};
 /// }
 /// assert_eq!(sets, [(100, 104), (207, 206)]);
 /// ```
+///
+/// Beyond message_filters, a topic can be [optional](Self::with_optional), and sets can be emitted
+/// [without the topics that are silent](Self::with_max_wait). Both give [`SyncEvent::Partial`]. Wrap it in
+/// [`Shifted`](super::Shifted) for topics whose stamps are off by a constant, and in [`Sorted`](super::Sorted) for messages
+/// that arrive out of order.
+///
+/// ```
+/// use asof_window::sync::{ApproximateEpsilonTime, SyncEvent, Synchronizer};
+/// use std::time::Duration;
+///
+/// let [near, wait] = [5, 50].map(Duration::from_nanos);
+/// let mut sync = ApproximateEpsilonTime::new(3, 10, near).with_optional(2).with_max_wait(wait);
+/// let mut sets = Vec::new();
+/// for (topic, stamp) in [(0, 100), (1, 104), (0, 200), (0, 251)] {
+///     sync.add(topic, stamp.into(), stamp, &mut |event: SyncEvent<i64>| {
+///         let set = event.into_set().into_iter().flatten();
+///         sets.push(set.map(|message| message.map(|message| message.value)).collect::<Vec<_>>());
+///     });
+/// }
+/// assert_eq!(sets, [[Some(100), Some(104), None], [Some(200), None, None]]);
+/// ```
 pub struct ApproximateEpsilonTime<V> {
     queues: Vec<VecDeque<Stamped<V>>>,
     queue_size: usize,
     epsilon: u64,
+    optional: Vec<bool>,
+    max_wait: Option<i64>,
+    /// The progress of all topics together.
+    now: Progress,
 }
 
 impl<V> ApproximateEpsilonTime<V> {
@@ -41,15 +67,44 @@ impl<V> ApproximateEpsilonTime<V> {
             queues: (0..topics).map(|_| VecDeque::new()).collect(),
             queue_size: queue_size.max(1),
             epsilon: u64::try_from(epsilon.as_nanos()).unwrap_or(u64::MAX),
+            optional: vec![false; topics],
+            max_wait: None,
+            now: Progress::default(),
         }
+    }
+
+    /// Makes a topic optional: a set does not wait for it, and has its message where that has arrived by then.
+    #[must_use]
+    pub fn with_optional(mut self, topic: usize) -> Self {
+        if let Some(is_optional) = self.optional.get_mut(topic) {
+            *is_optional = true;
+        }
+        self
+    }
+
+    /// Sets the longest wait: once some topic is ahead of a message by more than this, its set is emitted without the topics
+    /// that are missing. So is a set for which the other topics have only later messages. A set without any topic that
+    /// is not optional is dropped.
+    #[must_use]
+    pub fn with_max_wait(mut self, wait: Duration) -> Self {
+        self.max_wait = Some(i64::try_from(wait.as_nanos()).unwrap_or(i64::MAX));
+        self
+    }
+
+    /// Advances time to `now`, by the clock of the stamps: waits end although nothing arrives.
+    pub fn advance(&mut self, now: Stamp, emit: &mut dyn FnMut(SyncEvent<V>)) {
+        self.now.note(now.nanos());
+        self.process(emit);
     }
 
     /// Drops all waiting messages.
     pub fn clear(&mut self) {
         self.queues.iter_mut().for_each(VecDeque::clear);
+        self.now = Progress::default();
     }
 
-    pub(super) fn with_topics(self, topics: usize) -> Self {
+    pub(super) fn with_topics(mut self, topics: usize) -> Self {
+        self.optional.resize(topics, false);
         ApproximateEpsilonTime {
             queues: (0..topics).map(|_| VecDeque::new()).collect(),
             ..self
@@ -60,30 +115,44 @@ impl<V> ApproximateEpsilonTime<V> {
         stamp.nanos().abs_diff(oldest.nanos()) <= self.epsilon
     }
 
-    /// The oldest of the messages at the fronts; `None` while a topic has none.
+    /// The oldest of the messages at the fronts; `None` while a topic is waited for.
     fn oldest(&self) -> Option<Stamp> {
-        let fronts = self.queues.iter().map(|queue| Some(queue.front()?.stamp));
-        let fronts: Option<Vec<Stamp>> = fronts.collect();
-        fronts?.into_iter().min()
+        let fronts = self.queues.iter().filter_map(VecDeque::front);
+        let oldest = fronts.map(|front| front.stamp).min()?;
+        let is_over = self
+            .max_wait
+            .zip(self.now.newest())
+            .is_some_and(|(wait, now)| now.saturating_sub(oldest.nanos()) > wait);
+        let mut topics = self.queues.iter().zip(&self.optional);
+        let is_ready = topics.all(|(queue, is_optional)| *is_optional || !queue.is_empty());
+        (is_over || is_ready).then_some(oldest)
     }
 
     fn process(&mut self, emit: &mut dyn FnMut(SyncEvent<V>)) {
         while let Some(oldest) = self.oldest() {
-            let fronts = self.queues.iter().filter_map(VecDeque::front);
-            if fronts
-                .clone()
-                .all(|front| self.is_near(oldest, front.stamp))
-            {
+            let is_near = |queue: &VecDeque<Stamped<V>>| {
+                let front = queue.front();
+                front.is_some_and(|front| self.is_near(oldest, front.stamp))
+            };
+            let near: Vec<bool> = self.queues.iter().map(is_near).collect();
+            if near.iter().all(|is_near| *is_near) {
                 let set = self.queues.iter_mut().filter_map(VecDeque::pop_front);
                 emit(SyncEvent::Matched(set.collect()));
                 continue;
             }
-            for topic in 0..self.queues.len() {
-                let front = self.queues[topic].front();
-                if !front.is_some_and(|front| self.is_near(oldest, front.stamp)) {
-                    continue;
-                }
-                if let Some(message) = self.queues[topic].pop_front() {
+            let required = || near.iter().zip(&self.optional).filter(|(_, is)| !**is);
+            let has_all = required().all(|(is_near, _)| *is_near);
+            let has_any = required().any(|(is_near, _)| *is_near);
+            let is_set = has_any && (has_all || self.max_wait.is_some());
+            let fronts = self.queues.iter_mut().zip(near);
+            let set = fronts.map(|(queue, is_near)| queue.pop_front_if(|_| is_near));
+            let set: Vec<Option<Stamped<V>>> = set.collect();
+            if is_set {
+                emit(SyncEvent::Partial(set));
+                continue;
+            }
+            for (topic, message) in set.into_iter().enumerate() {
+                if let Some(message) = message {
                     emit(SyncEvent::Dropped {
                         topic,
                         message,
@@ -111,6 +180,7 @@ impl<V> Synchronizer<V> for ApproximateEpsilonTime<V> {
         };
         queue.push_back(Stamped::new(stamp, value));
         let is_full = queue.len() > self.queue_size;
+        self.now.note(stamp.nanos());
         self.process(emit);
         if is_full
             && self.queues[topic].len() > self.queue_size

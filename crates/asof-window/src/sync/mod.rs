@@ -29,6 +29,8 @@ mod latest;
 mod live;
 mod sequencer;
 mod shared;
+mod shifted;
+mod sorted;
 mod synchronize;
 mod tuple;
 
@@ -46,7 +48,11 @@ pub use latest::{LatestTime, RateOptions};
 pub use live::LiveCursor;
 pub use sequencer::TimeSequencer;
 pub use shared::{Overflow, SharedStats, SharedSynchronizer};
-pub use synchronize::{SyncPolicy, Synchronized, WindowLike, Windows, synchronize};
+pub use shifted::Shifted;
+pub use sorted::Sorted;
+pub use synchronize::{
+    PartialWindows, SyncPolicy, Synchronized, WindowLike, Windows, synchronize, synchronize_partial,
+};
 pub use tuple::{Of2, Of3, Of4, Of5, Of6, Of7, Of8, Of9, OneOf, Typed};
 
 /// An event of a synchronizer.
@@ -54,6 +60,9 @@ pub use tuple::{Of2, Of3, Of4, Of5, Of6, Of7, Of8, Of9, OneOf, Typed};
 pub enum SyncEvent<V> {
     /// These belong together: one message of each topic, in the order of the topics.
     Matched(Vec<Stamped<V>>),
+    /// These belong together, and no message of the other topics comes in time: only from synchronizers with optional
+    /// topics or a longest wait.
+    Partial(Vec<Option<Stamped<V>>>),
     /// This message will not be in any set.
     Dropped {
         /// Its topic.
@@ -63,6 +72,17 @@ pub enum SyncEvent<V> {
         /// Why it was dropped.
         reason: DropReason,
     },
+}
+
+impl<V> SyncEvent<V> {
+    /// The messages of a set by topic, complete or not; `None` for a dropped message.
+    pub fn into_set(self) -> Option<Vec<Option<Stamped<V>>>> {
+        match self {
+            SyncEvent::Matched(set) => Some(set.into_iter().map(Some).collect()),
+            SyncEvent::Partial(set) => Some(set),
+            SyncEvent::Dropped { .. } => None,
+        }
+    }
 }
 
 /// Why a message is not in any set.
@@ -110,6 +130,9 @@ pub trait Synchronizer<V> {
     ) {
         self.add(topic, stamp, value, &mut |event| match event {
             SyncEvent::Matched(set) => found(set),
+            SyncEvent::Partial(set) => {
+                gone.extend(set.into_iter().flatten().map(|message| message.value));
+            }
             SyncEvent::Dropped { message, .. } => gone.push(message.value),
         });
     }

@@ -79,7 +79,7 @@ impl<V> Outbox<V> {
             Overflow::DropNewest => self.events.pop_back(),
         };
         match &event {
-            Some(SyncEvent::Matched(_)) => self.stats.sets_dropped += 1,
+            Some(SyncEvent::Matched(_) | SyncEvent::Partial(_)) => self.stats.sets_dropped += 1,
             Some(SyncEvent::Dropped { .. }) => self.stats.drops_untold += 1,
             None => {}
         }

@@ -45,6 +45,40 @@ where
     windows.join(policy.for_topics(W::One::TOPICS), callback)
 }
 
+/// The same for a synchronizer with optional topics or a longest wait: `callback` is called with a message of each window
+/// that has one in the set.
+///
+/// ```
+/// use asof_window::sync::{ApproximateEpsilonTime, synchronize_partial};
+/// use asof_window::{Bounds, Window};
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+///
+/// let camera: Window<&str> = Window::new(Bounds::count(30));
+/// let gps: Window<f64> = Window::new(Bounds::count(30));
+/// let (sender, sets) = mpsc::channel();
+///
+/// let policy = ApproximateEpsilonTime::new(2, 10, Duration::from_nanos(5)).with_optional(1);
+/// let joined = synchronize_partial((&camera, &gps), policy, move |image, position| {
+///     let _ = sender.send((image.map(|image| *image), position.map(|position| *position)));
+/// });
+/// camera.insert(100.into(), "indoors");
+/// gps.insert(199.into(), 48.1);
+/// camera.insert(200.into(), "outdoors");
+/// let sets: Vec<_> = sets.try_iter().collect();
+/// assert_eq!(sets, [(Some("indoors"), None), (Some("outdoors"), Some(48.1))]);
+/// drop(joined);
+/// ```
+#[must_use = "the windows are joined until this is dropped"]
+pub fn synchronize_partial<W, P, F>(windows: W, policy: P, callback: F) -> Synchronized
+where
+    W: PartialWindows<F>,
+    P: SyncPolicy<W::One>,
+    P::Synchronizer: Send + 'static,
+{
+    windows.join(policy.for_topics(W::One::TOPICS), callback)
+}
+
 /// A running synchronization. Dropping it ends it.
 #[must_use = "the windows are joined until this is dropped"]
 pub struct Synchronized {
@@ -163,6 +197,17 @@ pub trait Windows<F> {
         S: Synchronizer<Self::One> + Send + 'static;
 }
 
+/// A tuple of two to nine windows whose messages, where there are any, a callback `F` takes.
+pub trait PartialWindows<F> {
+    /// A message of one of them.
+    type One: OneOf;
+
+    /// Feeds `synchronizer` from the windows.
+    fn join<S>(self, synchronizer: S, callback: F) -> Synchronized
+    where
+        S: Synchronizer<Self::One> + Send + 'static;
+}
+
 fn entry<T>(message: Stamped<Arc<T>>) -> Entry<T> {
     Entry::new(message.stamp, message.value)
 }
@@ -182,6 +227,32 @@ macro_rules! windows {
                 let shared = SharedSynchronizer::sets(synchronizer, move |set| {
                     if let Some(($($value,)+)) = Self::One::tuple(set) {
                         callback($(entry($value)),+);
+                    }
+                });
+                let connections = vec![
+                    $(shared.follow_as($index, self.$index.window(), $one_of::$type)),+
+                ];
+                Synchronized {
+                    connections,
+                    shared: Box::new(shared),
+                }
+            }
+        }
+
+        impl<$($type: WindowLike,)+ Call> PartialWindows<Call> for ($(&$type,)+)
+        where
+            Call: Fn($(Option<Entry<$type::Value>>),+) + Send + Sync + 'static,
+        {
+            type One = $one_of<$(Arc<$type::Value>),+>;
+
+            fn join<S>(self, synchronizer: S, callback: Call) -> Synchronized
+            where
+                S: Synchronizer<Self::One> + Send + 'static,
+            {
+                let shared = SharedSynchronizer::new(synchronizer, move |event| {
+                    let set = event.into_set().and_then(Self::One::partial);
+                    if let Some(($($value,)+)) = set {
+                        callback($($value.map(entry)),+);
                     }
                 });
                 let connections = vec![

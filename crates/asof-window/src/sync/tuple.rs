@@ -8,12 +8,16 @@ use super::{Stamped, SyncEvent, Synchronizer};
 pub trait OneOf: Sized {
     /// A message of every topic.
     type Tuple;
+    /// A message of some topics.
+    type Partial;
     /// The number of topics.
     const TOPICS: usize;
     /// The topic of this message.
     fn topic(&self) -> usize;
     /// Makes a tuple of a set; `None` if the set does not have one message of every topic, in order.
     fn tuple(set: Vec<Stamped<Self>>) -> Option<Self::Tuple>;
+    /// The same for a set that lacks topics.
+    fn partial(set: Vec<Option<Stamped<Self>>>) -> Option<Self::Partial>;
 }
 
 /// A synchronizer whose sets are tuples.
@@ -71,6 +75,7 @@ macro_rules! one_of {
 
         impl<$($type),+> OneOf for $name<$($type),+> {
             type Tuple = ($(Stamped<$type>,)+);
+            type Partial = ($(Option<Stamped<$type>>,)+);
             const TOPICS: usize = $count;
 
             fn topic(&self) -> usize {
@@ -85,6 +90,18 @@ macro_rules! one_of {
                     let $value = match set.next()? {
                         Stamped { stamp, value: Self::$type(value) } => Stamped { stamp, value },
                         _ => return None,
+                    };
+                )+
+                set.next().is_none().then_some(($($value,)+))
+            }
+
+            fn partial(set: Vec<Option<Stamped<Self>>>) -> Option<Self::Partial> {
+                let mut set = set.into_iter();
+                $(
+                    let $value = match set.next()? {
+                        Some(Stamped { stamp, value: Self::$type(value) }) => Some(Stamped { stamp, value }),
+                        Some(_) => return None,
+                        None => None,
                     };
                 )+
                 set.next().is_none().then_some(($($value,)+))

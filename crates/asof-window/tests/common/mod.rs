@@ -16,6 +16,7 @@ pub fn feed<S: Synchronizer<i64> + ?Sized>(
     for (topic, stamp) in messages {
         sync.add(topic, stamp.into(), stamp, &mut |event| match event {
             SyncEvent::Matched(set) => sets.push(set.into_iter().map(|s| s.value).collect()),
+            SyncEvent::Partial(_) => panic!("nobody asked for partial sets"),
             SyncEvent::Dropped {
                 topic,
                 message,
