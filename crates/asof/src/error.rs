@@ -116,6 +116,8 @@ impl Error {
             ) => source,
             #[cfg(feature = "fleet")]
             Error::Catalogue(asof_catalogue::CatalogueError::Store(source)) => source,
+            #[cfg(feature = "lerobot")]
+            Error::Lerobot(crate::lerobot::LerobotError::Interrupted) => return true,
             _ => return false,
         };
         matches!(source, SourceError::Cancelled)

@@ -41,6 +41,7 @@ use arrow_schema::ArrowError;
 use asof_core::{Source, SourceError, Stamp};
 
 use crate::align::AlignError;
+use crate::{Error, Recording};
 
 pub use ffmpeg::command as ffmpeg_command;
 pub use map::{DatasetMap, Episodes, Feature};
@@ -231,6 +232,36 @@ pub fn export(
     map: &DatasetMap,
     progress: &mut dyn FnMut(ExportProgress) -> ControlFlow<()>,
 ) -> Result<Exported, LerobotError> {
+    let opened = recordings.iter().map(|places| crate::open_all(places));
+    export_all(opened, folder, map, progress)
+}
+
+impl Recording {
+    /// Writes it as a dataset into a folder that does not exist yet, or is empty: one episode, or those that the map names.
+    /// The folder appears when it is complete.
+    ///
+    /// # Errors
+    /// When it lacks something that the map names, the folder cannot be written, or the work is cancelled.
+    pub fn lerobot(&self, folder: impl AsRef<Path>, map: &DatasetMap) -> Result<Exported, Error> {
+        let progress = self.progress();
+        let one = std::iter::once(Ok(self.clone()));
+        let made = export_all(one, folder.as_ref(), map, &mut |made| {
+            progress.done(made.frames, 0);
+            if progress.is_cancelled() {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        });
+        Ok(made?)
+    }
+}
+
+fn export_all(
+    recordings: impl ExactSizeIterator<Item = Result<Recording, SourceError>>,
+    folder: &Path,
+    map: &DatasetMap,
+    progress: &mut dyn FnMut(ExportProgress) -> ControlFlow<()>,
+) -> Result<Exported, LerobotError> {
     let is_free = match std::fs::read_dir(folder) {
         Ok(mut entries) => entries.next().is_none(),
         Err(error) => error.kind() == io::ErrorKind::NotFound,
@@ -250,11 +281,12 @@ pub fn export(
     let making = tempfile::Builder::new().prefix(".asof-").tempdir_in(parent);
     let making = making.map_err(|error| failed(parent, &error))?;
     let mut dataset = Dataset::new(making.path(), map);
-    for (at, places) in recordings.iter().enumerate() {
-        let recording = crate::open_all(places)?;
+    let total = recordings.len();
+    for (at, recording) in recordings.enumerate() {
+        let recording = recording?;
         let mut told = |frames: u64| match progress(ExportProgress {
             frames,
-            recordings: (at, recordings.len()),
+            recordings: (at, total),
         }) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(LerobotError::Interrupted),

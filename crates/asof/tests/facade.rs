@@ -174,3 +174,22 @@ fn progress_is_reported_and_cancelling_ends_the_work() {
     let error = recording.expectations().expect_err("it is cancelled");
     assert!(error.is_cancelled(), "{error}");
 }
+
+#[test]
+fn a_dataset_is_made_of_a_recording_and_can_be_cancelled() {
+    let (folder, recording) = demo();
+    let map = asof::lerobot::DatasetMap::from_toml(
+        "hz = 10\n[features]\n\"observation.state\" = [\"/odom.pose.pose.position.x\"]\n",
+    )
+    .expect("a map");
+    let made = recording.lerobot(folder.path().join("dataset"), &map);
+    let made = made.expect("a dataset");
+    assert!((15..=21).contains(&made.frames), "{}", made.frames);
+    assert!(folder.path().join("dataset/meta/info.json").is_file());
+    let progress = Progress::default();
+    progress.cancel();
+    let other = folder.path().join("other");
+    let error = recording.with_progress(progress).lerobot(&other, &map);
+    assert!(error.expect_err("cancelled").is_cancelled());
+    assert!(!other.exists());
+}
