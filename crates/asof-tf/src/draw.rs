@@ -9,6 +9,8 @@ use std::sync::atomic::Ordering;
 use asof_core::{Stamp, TimeRange};
 
 use crate::buffer::TransformBuffer;
+use crate::error::LookupError;
+use crate::frame_ref::FrameRef;
 use crate::graph::{Edge, Frame};
 use crate::name::FrameName;
 
@@ -80,6 +82,15 @@ impl TransformBuffer {
         let graph = self.graph();
         let facts = |frame: &Frame| graph.edge_of(frame).map(|edge| self.facts(edge));
         graph.all().filter_map(facts).collect()
+    }
+
+    /// The facts of the edge above a frame; `None` for a root.
+    ///
+    /// # Errors
+    /// If the frame is unknown.
+    pub fn edge_facts(&self, frame: impl FrameRef) -> Result<Option<EdgeFacts>, LookupError> {
+        let edge = self.graph().edge_of(frame.find(self.graph())?);
+        Ok(edge.map(|edge| self.facts(edge)))
     }
 
     fn facts(&self, edge: &Edge) -> EdgeFacts {

@@ -15,6 +15,23 @@ pub struct FrameId {
     pub(crate) number: u32,
 }
 
+impl FrameId {
+    /// The id as a number that is never zero, for interfaces that have nothing else.
+    pub fn to_bits(self) -> u64 {
+        (u64::from(self.buffer) + 1) << 32 | u64::from(self.number)
+    }
+
+    /// The id of a number from [`to_bits`](FrameId::to_bits); `None` if it cannot be one. Whether the frame is one of a buffer
+    /// is checked when it is used.
+    pub fn from_bits(bits: u64) -> Option<FrameId> {
+        let buffer = u32::try_from((bits >> 32).checked_sub(1)?).ok()?;
+        Some(FrameId {
+            buffer,
+            number: bits as u32,
+        })
+    }
+}
+
 /// A frame by name or by id: `&str`, `&String`, `&FrameName` or [`FrameId`].
 pub trait FrameRef: Copy + Resolve {}
 

@@ -84,6 +84,27 @@ impl Tell for Many {
     }
 }
 
+/// Results that are told in turn.
+struct Each<F>(F);
+
+impl<F: FnMut(Result<Isometry3<f64>, LookupError>)> Tell for Each<F> {
+    #[inline]
+    fn run(&mut self, stamps: &[Stamp], motion: impl Motion) {
+        for stamp in stamps {
+            (self.0)(Ok(motion.at(stamp.nanos()).isometry()));
+        }
+    }
+
+    #[inline]
+    fn one(&mut self, pose: &Pose) {
+        (self.0)(Ok(pose.isometry()));
+    }
+
+    fn failed(&mut self, error: LookupError) {
+        (self.0)(Err(error));
+    }
+}
+
 /// Points that are transformed in place.
 struct Moved<'a> {
     points: &'a mut [(Stamp, Point3<f64>)],
@@ -296,6 +317,29 @@ impl LookupPath {
         };
         self.for_each(stamps, &mut many);
         many
+    }
+
+    /// Like [`lookup_many`](LookupPath::lookup_many), telling each result in turn instead of allocating: for results that
+    /// belong into memory of the caller's own.
+    ///
+    /// ```
+    /// # use asof_core::Stamp;
+    /// # use asof_tf::TransformBuffer;
+    /// # use nalgebra::Isometry3;
+    /// # let buffer = TransformBuffer::new();
+    /// # buffer.update("odom", "base_link", Stamp::EPOCH, Isometry3::identity())?;
+    /// let mut found = 0;
+    /// let mut path = buffer.path("odom", "base_link")?;
+    /// path.lookup_each(&[Stamp::EPOCH, Stamp::MAX], |result| found += usize::from(result.is_ok()));
+    /// assert_eq!(found, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn lookup_each(
+        &mut self,
+        stamps: &[Stamp],
+        tell: impl FnMut(Result<Isometry3<f64>, LookupError>),
+    ) {
+        self.for_each(stamps, &mut Each(tell));
     }
 
     /// Like [`TransformBuffer::transform_points`].

@@ -1,0 +1,623 @@
+// asof for C++17: the C interface of asof.h with values, RAII, std::chrono and exceptions. Header-only over libasof.
+//
+// Every call that can fail has two forms: `lookup` throws asof::Error, `try_lookup` returns an asof::Result. A buffer may be
+// used by any number of threads at once; lookups wait for no writer.
+#ifndef ASOF_HPP
+#define ASOF_HPP
+
+#include "asof.h"
+
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace asof {
+
+/// How a call ended; see AsofStatus.
+using Status = AsofStatus;
+
+/// What is thrown: a status, and a sentence.
+class Error : public std::runtime_error {
+public:
+  Error(Status status, const std::string &text) : std::runtime_error(text), status_(status) {}
+
+  /// The error of the last call on this thread.
+  static Error last(Status status) { return Error(status, asof_last_error()); }
+
+  Status status() const noexcept { return status_; }
+
+private:
+  Status status_;
+};
+
+/// Throws unless a call succeeded.
+inline void check(Status status) {
+  if (status != ASOF_STATUS_OK)
+    throw Error::last(status);
+}
+
+/// A value, or why there is none: std::expected, before C++23.
+template <typename T> class Result {
+public:
+  Result(T value) : value_(std::move(value)) {}
+  Result(Error error) : error_(std::make_unique<Error>(std::move(error))) {}
+
+  explicit operator bool() const noexcept { return value_.has_value(); }
+  bool has_value() const noexcept { return value_.has_value(); }
+
+  /// The value; throws the error if there is none.
+  const T &value() const {
+    if (!value_)
+      throw *error_;
+    return *value_;
+  }
+  const T &operator*() const noexcept { return *value_; }
+  const T *operator->() const noexcept { return &*value_; }
+  T value_or(T other) const { return value_.value_or(std::move(other)); }
+
+  /// Only without a value.
+  const Error &error() const noexcept { return *error_; }
+  Status status() const noexcept { return error_ ? error_->status() : ASOF_STATUS_OK; }
+
+private:
+  std::optional<T> value_;
+  std::unique_ptr<Error> error_;
+};
+
+/// An instant: nanoseconds since the Unix epoch, from a number, a duration since the epoch, or a std::chrono::time_point.
+struct Stamp {
+  std::int64_t nanoseconds = 0;
+
+  constexpr Stamp() = default;
+  constexpr Stamp(std::int64_t nanoseconds) : nanoseconds(nanoseconds) {}
+  template <typename Rep, typename Period>
+  constexpr Stamp(std::chrono::duration<Rep, Period> since_epoch)
+      : nanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(since_epoch).count()) {}
+  template <typename Duration>
+  constexpr Stamp(std::chrono::time_point<std::chrono::system_clock, Duration> time) : Stamp(time.time_since_epoch()) {}
+
+  /// As std::chrono has it.
+  std::chrono::time_point<std::chrono::system_clock, std::chrono::nanoseconds> time() const {
+    return std::chrono::time_point<std::chrono::system_clock, std::chrono::nanoseconds>(std::chrono::nanoseconds(nanoseconds));
+  }
+  friend constexpr bool operator==(Stamp a, Stamp b) { return a.nanoseconds == b.nanoseconds; }
+  friend constexpr bool operator!=(Stamp a, Stamp b) { return a.nanoseconds != b.nanoseconds; }
+  friend constexpr bool operator<(Stamp a, Stamp b) { return a.nanoseconds < b.nanoseconds; }
+};
+
+/// How long something takes.
+using Nanoseconds = std::chrono::nanoseconds;
+
+namespace detail {
+
+/// A handle of the C interface, freed with this.
+template <typename T, void (*Free)(T **)> class Handle {
+public:
+  Handle() = default;
+  explicit Handle(T *held) : held_(held) {}
+  Handle(Handle &&other) noexcept : held_(std::exchange(other.held_, nullptr)) {}
+  Handle &operator=(Handle &&other) noexcept {
+    std::swap(held_, other.held_);
+    return *this;
+  }
+  Handle(const Handle &) = delete;
+  Handle &operator=(const Handle &) = delete;
+  ~Handle() { reset(); }
+
+  void reset() {
+    if (held_ != nullptr)
+      Free(&held_);
+    held_ = nullptr;
+  }
+  T *get() const noexcept { return held_; }
+  /// The place for a new one.
+  T **place() {
+    reset();
+    return &held_;
+  }
+
+private:
+  T *held_ = nullptr;
+};
+
+/// A text of the library.
+class Text {
+public:
+  Text() = default;
+  Text(const Text &) = delete;
+  Text &operator=(const Text &) = delete;
+  ~Text() { asof_text_free(&held_); }
+  char **place() noexcept { return &held_; }
+  bool is_none() const noexcept { return held_ == nullptr; }
+  std::string string() const { return held_ == nullptr ? std::string() : std::string(held_); }
+
+private:
+  char *held_ = nullptr;
+};
+
+template <typename T> Result<T> result(Status status, T value) {
+  if (status != ASOF_STATUS_OK)
+    return Error::last(status);
+  return value;
+}
+
+} // namespace detail
+
+namespace tf {
+
+/// A rigid transform: of a point from one frame to another, or the pose of a frame in its parent.
+struct Transform : AsofTransform {
+  /// Of a frame to itself.
+  Transform() : AsofTransform{{0, 0, 0, 1}, {0, 0, 0}} {}
+  /// From the plain struct; a template, so that braces are a translation.
+  template <typename Plain, typename = std::enable_if_t<std::is_same_v<Plain, AsofTransform>>>
+  Transform(const Plain &transform) : AsofTransform(transform) {}
+  /// A translation, and a rotation as x, y, z, w.
+  Transform(std::array<double, 3> t, std::array<double, 4> q = {0, 0, 0, 1})
+      : AsofTransform{{q[0], q[1], q[2], q[3]}, {t[0], t[1], t[2]}} {}
+
+  /// A point in the target frame.
+  std::array<double, 3> operator*(const std::array<double, 3> &point) const {
+    std::array<double, 3> turned = rotated(rotation, point);
+    return {turned[0] + translation[0], turned[1] + translation[1], turned[2] + translation[2]};
+  }
+  /// First the other one, then this.
+  Transform operator*(const Transform &other) const {
+    const double *a = rotation, *b = other.rotation;
+    std::array<double, 3> t = *this * std::array<double, 3>{other.translation[0], other.translation[1], other.translation[2]};
+    return Transform(t, {a[3] * b[0] + a[0] * b[3] + a[1] * b[2] - a[2] * b[1],
+                         a[3] * b[1] - a[0] * b[2] + a[1] * b[3] + a[2] * b[0],
+                         a[3] * b[2] + a[0] * b[1] - a[1] * b[0] + a[2] * b[3],
+                         a[3] * b[3] - a[0] * b[0] - a[1] * b[1] - a[2] * b[2]});
+  }
+  Transform inverse() const {
+    std::array<double, 4> back = {-rotation[0], -rotation[1], -rotation[2], rotation[3]};
+    std::array<double, 3> t = rotated(back.data(), {-translation[0], -translation[1], -translation[2]});
+    return Transform(t, back);
+  }
+
+  /// As Eigen::Isometry3d, Eigen::Affine3d or any other type with a 4x4 `matrix()`.
+  template <typename Isometry> Isometry to_eigen() const {
+    Isometry out = Isometry::Identity();
+    const double x = rotation[0], y = rotation[1], z = rotation[2], w = rotation[3];
+    const double rows[3][3] = {{1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)},
+                               {2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)},
+                               {2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)}};
+    for (int row = 0; row < 3; row++) {
+      for (int column = 0; column < 3; column++)
+        out.matrix()(row, column) = rows[row][column];
+      out.matrix()(row, 3) = translation[row];
+    }
+    return out;
+  }
+  /// From one of those; its upper left must be a rotation.
+  template <typename Isometry> static Transform from_eigen(const Isometry &isometry) {
+    auto m = [&](int row, int column) { return double(isometry.matrix()(row, column)); };
+    // The largest of the four is computed first, so that nothing is divided by a small number.
+    const double squares[4] = {1 + m(0, 0) - m(1, 1) - m(2, 2), 1 - m(0, 0) + m(1, 1) - m(2, 2),
+                               1 - m(0, 0) - m(1, 1) + m(2, 2), 1 + m(0, 0) + m(1, 1) + m(2, 2)};
+    int most = 3;
+    for (int part = 0; part < 3; part++)
+      most = squares[part] > squares[most] ? part : most;
+    std::array<double, 4> q{};
+    q[most] = std::sqrt(squares[most]) / 2;
+    const double scale = 1 / (4 * q[most]);
+    if (most == 3) {
+      q[0] = (m(2, 1) - m(1, 2)) * scale;
+      q[1] = (m(0, 2) - m(2, 0)) * scale;
+      q[2] = (m(1, 0) - m(0, 1)) * scale;
+    } else {
+      const int i = most, j = (most + 1) % 3, k = (most + 2) % 3;
+      q[j] = (m(j, i) + m(i, j)) * scale;
+      q[k] = (m(k, i) + m(i, k)) * scale;
+      q[3] = (m(k, j) - m(j, k)) * scale;
+    }
+    return Transform({m(0, 3), m(1, 3), m(2, 3)}, q);
+  }
+  /// As geometry_msgs' Transform, of ROS 1 or ROS 2.
+  template <typename Message> Message to_msg() const {
+    Message out;
+    write_msg(out);
+    return out;
+  }
+  template <typename Message> void write_msg(Message &out) const {
+    out.translation.x = translation[0];
+    out.translation.y = translation[1];
+    out.translation.z = translation[2];
+    out.rotation.x = rotation[0];
+    out.rotation.y = rotation[1];
+    out.rotation.z = rotation[2];
+    out.rotation.w = rotation[3];
+  }
+  template <typename Message> static Transform from_msg(const Message &in) {
+    return Transform({in.translation.x, in.translation.y, in.translation.z},
+                     {in.rotation.x, in.rotation.y, in.rotation.z, in.rotation.w});
+  }
+
+private:
+  static std::array<double, 3> rotated(const double *q, const std::array<double, 3> &v) {
+    const double x = q[0], y = q[1], z = q[2], w = q[3];
+    const double a = 2 * (y * v[2] - z * v[1]), b = 2 * (z * v[0] - x * v[2]), c = 2 * (x * v[1] - y * v[0]);
+    return {v[0] + w * a + y * c - z * b, v[1] + w * b + z * a - x * c, v[2] + w * c + x * b - y * a};
+  }
+};
+static_assert(sizeof(Transform) == sizeof(AsofTransform) && std::is_standard_layout_v<Transform>,
+              "arrays of one are arrays of the other");
+
+/// A transform at the latest time that every edge on the way has; without a stamp if all are static.
+struct Latest {
+  Transform transform;
+  std::optional<Stamp> stamp;
+};
+
+/// One update of many.
+struct Update {
+  std::string parent, child;
+  Transform transform;
+  /// Without one, it holds for all times.
+  std::optional<Stamp> stamp;
+};
+
+using Options = AsofTfOptions;
+using Stats = AsofTfStats;
+using Twist = AsofTwist;
+using Frame = AsofFrame;
+
+/// A path between two frames, resolved once and used many times, by one thread at a time.
+class Path {
+public:
+  Result<Transform> try_lookup(Stamp stamp) {
+    Transform found;
+    Status status = asof_tf_path_lookup(handle_.get(), stamp.nanoseconds, &found);
+    return detail::result(status, found);
+  }
+  Transform lookup(Stamp stamp) {
+    Transform found;
+    check(asof_tf_path_lookup(handle_.get(), stamp.nanoseconds, &found));
+    return found;
+  }
+  Latest lookup_latest() {
+    Latest latest;
+    std::int64_t stamp;
+    bool is_static;
+    check(asof_tf_path_lookup_latest(handle_.get(), &latest.transform, &stamp, &is_static));
+    if (!is_static)
+      latest.stamp = Stamp(stamp);
+    return latest;
+  }
+
+  /// Looks up `count` times into `out`, NaN where there is no transform; returns how many those are.
+  std::size_t lookup_many(const std::int64_t *stamps, std::size_t count, Transform *out) {
+    std::size_t failed = 0;
+    accept(asof_tf_path_lookup_many(handle_.get(), stamps, count, out, &failed), failed);
+    return failed;
+  }
+  /// The same over spans: anything with `data` and `size`.
+  template <typename Stamps, typename Out> std::size_t lookup_many(const Stamps &stamps, Out &&out) {
+    same(stamps.size(), out.size());
+    return lookup_many(stamps.data(), stamps.size(), out.data());
+  }
+
+  /// Transforms points (x, y, z after each other, float or double) in place, each at its own time; NaN where there is no
+  /// transform. Returns how many those are.
+  std::size_t transform_points(const std::int64_t *stamps, std::size_t count, double *points) {
+    std::size_t failed = 0;
+    accept(asof_tf_path_transform_points(handle_.get(), stamps, count, points, &failed), failed);
+    return failed;
+  }
+  std::size_t transform_points(const std::int64_t *stamps, std::size_t count, float *points) {
+    std::size_t failed = 0;
+    accept(asof_tf_path_transform_points_f32(handle_.get(), stamps, count, points, &failed), failed);
+    return failed;
+  }
+  template <typename Stamps, typename Points> std::size_t transform_points(const Stamps &stamps, Points &&points) {
+    same(stamps.size() * 3, points.size());
+    return transform_points(stamps.data(), stamps.size(), points.data());
+  }
+
+private:
+  friend class Buffer;
+  detail::Handle<AsofTfPath, asof_tf_path_free> handle_;
+
+  static void same(std::size_t wanted, std::size_t found) {
+    if (wanted != found)
+      throw Error(ASOF_STATUS_INVALID_ARGUMENT, "the spans have " + std::to_string(found) + " places for " +
+                                                    std::to_string(wanted) + " results");
+  }
+  /// Times without a transform are in the result; everything else is thrown.
+  static void accept(Status status, const std::size_t &failed) {
+    if (failed == 0)
+      check(status);
+  }
+};
+
+/// A wait in progress. Its end cancels it: afterwards no callback runs.
+class Wait {
+public:
+  Wait(Wait &&) = default;
+  Wait &operator=(Wait &&other) noexcept {
+    // The wait that was here is over before its callback is destroyed.
+    handle_.reset();
+    handle_ = std::move(other.handle_);
+    callback_ = std::move(other.callback_);
+    return *this;
+  }
+
+  /// The descriptor that becomes readable at its end, for poll or epoll; of Buffer::wait_async alone.
+  int descriptor() const {
+    int descriptor = -1;
+    check(asof_tf_wait_descriptor(handle_.get(), &descriptor));
+    return descriptor;
+  }
+  /// ASOF_STATUS_PENDING until its end.
+  Result<Transform> result() const {
+    Transform found;
+    Status status = asof_tf_wait_result(handle_.get(), &found);
+    return detail::result(status, found);
+  }
+
+private:
+  friend class Buffer;
+  Wait() = default;
+  using Callback = std::function<void(Result<Transform>)>;
+
+  static void called(void *context, Status status, const AsofTransform *transform, const char *message) noexcept {
+    try {
+      auto &callback = *static_cast<Callback *>(context);
+      if (transform != nullptr)
+        callback(Transform(*transform));
+      else
+        callback(Error(status, message));
+    } catch (...) {
+      // It runs on the thread of a writer, who is not to blame.
+    }
+  }
+
+  // In this order: the wait is over before its callback is destroyed.
+  std::unique_ptr<Callback> callback_;
+  detail::Handle<AsofTfWait, asof_tf_wait_free> handle_;
+};
+
+/// A transform buffer: the pose of every frame of a robot at any time in its history.
+class Buffer {
+public:
+  /// 10 s of each edge, as tf2.
+  Buffer() { check(asof_tf_new(nullptr, handle_.place())); }
+  explicit Buffer(const Options &options) { check(asof_tf_new(&options, handle_.place())); }
+  /// The options of the first constructor, to change some.
+  static Options options() { return asof_tf_options(); }
+
+  void set(const std::string &parent, const std::string &child, Stamp stamp, const Transform &pose) {
+    check(asof_tf_set(get(), parent.c_str(), child.c_str(), stamp.nanoseconds, &pose));
+  }
+  Status try_set(const std::string &parent, const std::string &child, Stamp stamp, const Transform &pose) noexcept {
+    return asof_tf_set(get(), parent.c_str(), child.c_str(), stamp.nanoseconds, &pose);
+  }
+  void set_static(const std::string &parent, const std::string &child, const Transform &pose) {
+    check(asof_tf_set_static(get(), parent.c_str(), child.c_str(), &pose));
+  }
+  /// As `set` or `set_static`, and notes who sent it.
+  Status try_set(const Update &update, const std::string &authority) noexcept {
+    const AsofTfUpdate plain = borrowed(update);
+    return asof_tf_set_from(get(), &plain, authority.c_str());
+  }
+  /// Stores what it can, and returns how much; `why`, if given, is why the first of the rest was refused.
+  std::size_t set_many(const std::vector<Update> &updates, std::optional<Error> *why = nullptr) {
+    std::vector<AsofTfUpdate> plain;
+    plain.reserve(updates.size());
+    for (const Update &update : updates)
+      plain.push_back(borrowed(update));
+    std::size_t stored = 0;
+    Status status = asof_tf_set_many(get(), plain.data(), plain.size(), &stored);
+    if (status != ASOF_STATUS_OK && why != nullptr)
+      why->emplace(Error::last(status));
+    return stored;
+  }
+  /// Moves `child` to another parent, from `stamp` on.
+  void reparent(const std::string &parent, const std::string &child, Stamp stamp, const Transform &pose) {
+    check(asof_tf_reparent(get(), parent.c_str(), child.c_str(), stamp.nanoseconds, &pose));
+  }
+
+  /// The transform of a point from `source` to `target`.
+  Transform lookup(const std::string &target, const std::string &source, Stamp stamp) const {
+    Transform found;
+    check(asof_tf_lookup(get(), target.c_str(), source.c_str(), stamp.nanoseconds, &found));
+    return found;
+  }
+  Result<Transform> try_lookup(const std::string &target, const std::string &source, Stamp stamp) const {
+    Transform found;
+    Status status = asof_tf_lookup(get(), target.c_str(), source.c_str(), stamp.nanoseconds, &found);
+    return detail::result(status, found);
+  }
+  /// By number, which saves the search for the names.
+  Transform lookup(Frame target, Frame source, Stamp stamp) const {
+    Transform found;
+    check(asof_tf_lookup_frames(get(), target, source, stamp.nanoseconds, &found));
+    return found;
+  }
+  Latest lookup_latest(const std::string &target, const std::string &source) const {
+    return try_lookup_latest(target, source).value();
+  }
+  Result<Latest> try_lookup_latest(const std::string &target, const std::string &source) const {
+    Latest latest;
+    std::int64_t stamp = 0;
+    bool is_static = false;
+    Status status =
+        asof_tf_lookup_latest(get(), target.c_str(), source.c_str(), &latest.transform, &stamp, &is_static);
+    if (status == ASOF_STATUS_OK && !is_static)
+      latest.stamp = Stamp(stamp);
+    return detail::result(status, latest);
+  }
+  /// From `source` at one time to `target` at another, through a frame that does not move between the two.
+  Transform lookup(const std::string &target, Stamp target_time, const std::string &source, Stamp source_time,
+                   const std::string &fixed) const {
+    return try_lookup(target, target_time, source, source_time, fixed).value();
+  }
+  Result<Transform> try_lookup(const std::string &target, Stamp target_time, const std::string &source,
+                               Stamp source_time, const std::string &fixed) const {
+    Transform found;
+    Status status = asof_tf_lookup_full(get(), target.c_str(), target_time.nanoseconds, source.c_str(),
+                                        source_time.nanoseconds, fixed.c_str(), &found);
+    return detail::result(status, found);
+  }
+  /// Up to `limit` outside of what is held, at constant velocity.
+  Transform lookup_extrapolated(const std::string &target, const std::string &source, Stamp stamp,
+                                Nanoseconds limit) const {
+    Transform found;
+    check(asof_tf_lookup_extrapolated(get(), target.c_str(), source.c_str(), stamp.nanoseconds, limit.count(), &found));
+    return found;
+  }
+  /// The velocity of `moving` seen from `observer`, as the mean over `window`.
+  Twist lookup_twist(const std::string &moving, const std::string &observer, Stamp stamp, Nanoseconds window) const {
+    Twist found;
+    check(asof_tf_lookup_twist(get(), moving.c_str(), observer.c_str(), stamp.nanoseconds, window.count(), &found));
+    return found;
+  }
+  /// Whether `lookup` would succeed; `why`, if given, is why not.
+  bool can_transform(const std::string &target, const std::string &source, Stamp stamp,
+                     std::string *why = nullptr) const {
+    Status status = asof_tf_can_transform(get(), target.c_str(), source.c_str(), stamp.nanoseconds);
+    if (status != ASOF_STATUS_OK && why != nullptr)
+      *why = asof_last_error();
+    return status == ASOF_STATUS_OK;
+  }
+  /// None if every edge on the way is static.
+  std::optional<Stamp> latest_common_time(const std::string &target, const std::string &source) const {
+    std::int64_t stamp = 0;
+    bool is_static = false;
+    check(asof_tf_latest_common_time(get(), target.c_str(), source.c_str(), &stamp, &is_static));
+    return is_static ? std::nullopt : std::optional<Stamp>(stamp);
+  }
+
+  Path path(const std::string &target, const std::string &source) const {
+    Path path;
+    check(asof_tf_path_new(get(), target.c_str(), source.c_str(), path.handle_.place()));
+    return path;
+  }
+  /// See Path::lookup_many.
+  template <typename Stamps, typename Out>
+  std::size_t lookup_many(const std::string &target, const std::string &source, const Stamps &stamps, Out &&out) const {
+    return path(target, source).lookup_many(stamps, out);
+  }
+  /// See Path::transform_points.
+  template <typename Stamps, typename Points>
+  std::size_t transform_points(const std::string &target, const std::string &source, const Stamps &stamps,
+                               Points &&points) const {
+    return path(target, source).transform_points(stamps, points);
+  }
+
+  /// Blocks until `lookup` succeeds; a negative timeout is none.
+  Transform wait(const std::string &target, const std::string &source, Stamp stamp, Nanoseconds timeout) const {
+    Transform found;
+    check(asof_tf_wait(get(), target.c_str(), source.c_str(), stamp.nanoseconds, timeout.count(), &found));
+    return found;
+  }
+  /// Calls back once, on the thread of the writer that stored what was missing, on a timer's, or at once on this one.
+  Wait on_transform(const std::string &target, const std::string &source, Stamp stamp, Nanoseconds timeout,
+                    std::function<void(Result<Transform>)> callback) const {
+    Wait wait;
+    wait.callback_ = std::make_unique<Wait::Callback>(std::move(callback));
+    check(asof_tf_on_transform(get(), target.c_str(), source.c_str(), stamp.nanoseconds, timeout.count(), Wait::called,
+                               wait.callback_.get(), wait.handle_.place()));
+    return wait;
+  }
+  /// Waits in the background; see Wait::descriptor.
+  Wait wait_async(const std::string &target, const std::string &source, Stamp stamp, Nanoseconds timeout) const {
+    Wait wait;
+    check(asof_tf_wait_new(get(), target.c_str(), source.c_str(), stamp.nanoseconds, timeout.count(),
+                           wait.handle_.place()));
+    return wait;
+  }
+
+  /// Drops all samples; frames and static edges stay.
+  void clear() { check(asof_tf_clear(get())); }
+  /// Removes a frame and all below it; returns how many.
+  std::size_t remove(const std::string &frame) {
+    std::size_t removed = 0;
+    check(asof_tf_remove(get(), frame.c_str(), &removed));
+    return removed;
+  }
+  std::size_t remove_older(Stamp before) {
+    std::size_t removed = 0;
+    check(asof_tf_remove_older(get(), before.nanoseconds, &removed));
+    return removed;
+  }
+  Stats stats() const {
+    Stats stats;
+    check(asof_tf_stats(get(), &stats));
+    return stats;
+  }
+
+  std::string to_tree() const { return text(ASOF_TF_FORMAT_TREE); }
+  std::string to_dot() const { return text(ASOF_TF_FORMAT_DOT); }
+  std::string to_mermaid() const { return text(ASOF_TF_FORMAT_MERMAID); }
+  std::string to_yaml() const { return text(ASOF_TF_FORMAT_YAML); }
+
+  /// The frame of a name, made if there is none yet.
+  Frame frame(const std::string &name) {
+    Frame frame = 0;
+    check(asof_tf_frame(get(), name.c_str(), &frame));
+    return frame;
+  }
+  /// The same, or 0.
+  Frame find(const std::string &name) const noexcept {
+    Frame frame = 0;
+    asof_tf_find_frame(get(), name.c_str(), &frame);
+    return frame;
+  }
+  std::string name(Frame frame) const {
+    detail::Text text;
+    check(asof_tf_frame_name(get(), frame, text.place()));
+    return text.string();
+  }
+  /// All frames, in the order in which they were first named.
+  std::vector<Frame> frames() const {
+    std::vector<Frame> frames;
+    for (std::size_t count = 16; count > frames.size();) {
+      frames.resize(count);
+      check(asof_tf_frames(get(), frames.data(), frames.size(), &count));
+      if (count <= frames.size()) {
+        frames.resize(count);
+        break;
+      }
+    }
+    return frames;
+  }
+  /// 0 for a root.
+  Frame parent(Frame frame, std::optional<Stamp> stamp = std::nullopt) const {
+    Frame parent = 0;
+    check(asof_tf_parent(get(), frame, stamp ? &stamp->nanoseconds : nullptr, &parent));
+    return parent;
+  }
+
+  /// The handle of the C interface.
+  AsofTf *get() const noexcept { return handle_.get(); }
+
+private:
+  detail::Handle<AsofTf, asof_tf_free> handle_;
+
+  static AsofTfUpdate borrowed(const Update &update) noexcept {
+    return AsofTfUpdate{update.parent.c_str(), update.child.c_str(), update.stamp ? update.stamp->nanoseconds : 0,
+                        update.transform, !update.stamp};
+  }
+  std::string text(AsofTfFormat format) const {
+    detail::Text text;
+    check(asof_tf_text(get(), format, text.place()));
+    return text.string();
+  }
+};
+
+} // namespace tf
+} // namespace asof
+
+#endif

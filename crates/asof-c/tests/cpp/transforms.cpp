@@ -1,0 +1,313 @@
+// asof.hpp and asof/tf2.hpp: what they promise, and a stress of writers and readers. ci/hot/asof-cpp builds it plainly, with
+// AddressSanitizer and with ThreadSanitizer.
+#include <asof.hpp>
+#include <asof/tf2.hpp>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <mutex>
+#include <thread>
+
+#if defined(__linux__)
+#include <poll.h>
+#endif
+
+using namespace std::chrono_literals;
+using asof::tf::Buffer;
+using asof::tf::Transform;
+
+namespace {
+
+void expect(bool holds, const char *what, int line) {
+  if (!holds) {
+    std::printf("line %d: %s\n", line, what);
+    std::exit(1);
+  }
+}
+#define EXPECT(condition) expect(condition, #condition, __LINE__)
+
+template <typename Call> asof::Status thrown(Call call) {
+  try {
+    call();
+  } catch (const asof::Error &error) {
+    EXPECT(error.what()[0] != '\0');
+    return error.status();
+  }
+  return ASOF_STATUS_OK;
+}
+
+bool near(double a, double b) { return std::abs(a - b) < 1e-12; }
+
+/// One metre a second, forward, for ten seconds; a lidar on it.
+Buffer driving() {
+  Buffer buffer;
+  buffer.set_static("base_link", "lidar", Transform({0, 0, 0.3}));
+  for (int second = 0; second <= 10; second++)
+    buffer.set("odom", "base_link", std::chrono::seconds(second), Transform({double(second), 0, 0}));
+  return buffer;
+}
+
+void lookups() {
+  Buffer buffer = driving();
+  EXPECT(near(buffer.lookup("odom", "lidar", 1500ms).translation[0], 1.5));
+  EXPECT(near(buffer.lookup("odom", "lidar", 1500ms).translation[2], 0.3));
+  EXPECT(near(buffer.lookup("base_link", 2s, "lidar", 1s, "odom").translation[0], -1));
+  EXPECT(buffer.lookup_latest("odom", "lidar").stamp == asof::Stamp(10s));
+  EXPECT(!buffer.lookup_latest("base_link", "lidar").stamp);
+  EXPECT(near(buffer.lookup_extrapolated("odom", "base_link", 11s, 1s).translation[0], 11));
+  EXPECT(near(buffer.lookup_twist("base_link", "odom", 5s, 100ms).linear[0], 1));
+  EXPECT(buffer.latest_common_time("odom", "lidar") == asof::Stamp(10s));
+  const asof::tf::Frame odom = buffer.frame("odom"), base = buffer.find("base_link");
+  EXPECT(near(buffer.lookup(odom, base, 3s).translation[0], 3));
+  EXPECT(buffer.name(base) == "base_link" && buffer.parent(base) == odom && buffer.parent(odom) == 0);
+  EXPECT(buffer.find("nowhere") == 0 && buffer.frames().size() == 3);
+
+  auto missing = buffer.try_lookup("odom", "lidar", 11s);
+  EXPECT(!missing && missing.status() == ASOF_STATUS_EXTRAPOLATION_FUTURE);
+  EXPECT(std::string(missing.error().what()).find("1.000000000 s after its newest sample") != std::string::npos);
+  EXPECT(thrown([&] { missing.value(); }) == ASOF_STATUS_EXTRAPOLATION_FUTURE);
+  EXPECT(thrown([&] { buffer.lookup("odom", "lidar", -1s); }) == ASOF_STATUS_EXTRAPOLATION_PAST);
+  EXPECT(thrown([&] { buffer.lookup("odom", "camera", 1s); }) == ASOF_STATUS_NOT_FOUND);
+  std::string why;
+  EXPECT(!buffer.can_transform("odom", "camera", 1s, &why) && why.find("camera") != std::string::npos);
+  buffer.set_static("moon", "rover", Transform());
+  EXPECT(thrown([&] { buffer.lookup("odom", "rover", 1s); }) == ASOF_STATUS_DISCONNECTED);
+  EXPECT(thrown([&] { buffer.set("map", "base_link", 1s, Transform()); }) == ASOF_STATUS_REFUSED);
+  EXPECT(thrown([&] { buffer.set("odom", "base_link", 1s, Transform({0, 0, 0}, {0, 0, 0, 2})); }) ==
+         ASOF_STATUS_INVALID_ARGUMENT);
+  EXPECT(thrown([&] { buffer.set("odom", "odom", 1s, Transform()); }) == ASOF_STATUS_INVALID_ARGUMENT);
+}
+
+void batches() {
+  Buffer buffer = driving();
+  const std::vector<std::int64_t> stamps = {1000000000, 2500000000, 99000000000, 3000000000};
+  std::vector<Transform> found(4);
+  EXPECT(buffer.lookup_many("odom", "lidar", stamps, found) == 1);
+  EXPECT(near(found[1].translation[0], 2.5) && std::isnan(found[2].translation[0]) && near(found[3].translation[0], 3));
+  std::vector<double> points(12, 1.0);
+  EXPECT(buffer.transform_points("odom", "lidar", stamps, points) == 1);
+  EXPECT(near(points[3], 3.5) && near(points[5], 1.3) && std::isnan(points[6]) && near(points[9], 4));
+  std::vector<float> small(12, 1.0F);
+  EXPECT(buffer.transform_points("odom", "lidar", stamps, small) == 1 && small[3] == 3.5F);
+  std::vector<Transform> less(3);
+  EXPECT(thrown([&] { buffer.lookup_many("odom", "lidar", stamps, less); }) == ASOF_STATUS_INVALID_ARGUMENT);
+  auto path = buffer.path("odom", "lidar");
+  EXPECT(near(path.lookup(4s).translation[0], 4) && path.lookup_latest().stamp == asof::Stamp(10s));
+  // A path outlives its buffer's handle.
+  buffer = Buffer();
+  EXPECT(near(path.lookup(4s).translation[0], 4));
+
+  std::optional<asof::Error> refused;
+  const std::vector<asof::tf::Update> updates = {{"a", "b", Transform(), asof::Stamp(1)},
+                                                 {"a", "a", Transform(), asof::Stamp(1)},
+                                                 {"b", "c", Transform(), std::nullopt}};
+  EXPECT(buffer.set_many(updates, &refused) == 2 && refused->status() == ASOF_STATUS_INVALID_ARGUMENT);
+  EXPECT(buffer.stats().edges == 2 && buffer.remove("b") == 2 && buffer.stats().frames == 1);
+}
+
+void texts() {
+  Buffer buffer = driving();
+  EXPECT(buffer.try_set({"odom", "base_link", Transform(), asof::Stamp(9s)}, "wheels") == ASOF_STATUS_OK);
+  EXPECT(buffer.to_yaml().find("broadcaster: 'wheels'") != std::string::npos);
+  EXPECT(buffer.to_dot().find("digraph") == 0 && buffer.to_mermaid().find("graph") == 0);
+  EXPECT(buffer.to_tree().find("lidar") != std::string::npos);
+  buffer.clear();
+  EXPECT(thrown([&] { buffer.lookup("odom", "lidar", 1s); }) == ASOF_STATUS_NO_DATA);
+  EXPECT(near(buffer.lookup("base_link", "lidar", 1s).translation[2], 0.3));
+}
+
+/// What Eigen's transforms have of what the conversions use.
+struct Matrix {
+  double m[4][4] = {{1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}, {0, 0, 0, 1}};
+  static Matrix Identity() { return Matrix(); }
+  Matrix &matrix() { return *this; }
+  const Matrix &matrix() const { return *this; }
+  double &operator()(int row, int column) { return m[row][column]; }
+  double operator()(int row, int column) const { return m[row][column]; }
+};
+
+void conversions() {
+  // Turns about every axis by every angle, so that each of the four parts of a quaternion is the largest.
+  for (int axis = 0; axis < 3; axis++)
+    for (int step = -10; step <= 10; step++) {
+      std::array<double, 4> q{};
+      q[axis] = std::sin(step * 0.31);
+      q[3] = std::cos(step * 0.31);
+      const Transform pose({1, 2, 3}, q), other({-0.5, 0.25, 4}, {0.5, 0.5, 0.5, 0.5});
+      const Transform back = Transform::from_eigen(pose.to_eigen<Matrix>());
+      double cosine = 0;
+      for (int part = 0; part < 4; part++)
+        cosine += back.rotation[part] * pose.rotation[part];
+      EXPECT(near(std::abs(cosine), 1) && near(back.translation[2], 3));
+      const std::array<double, 3> point = {0.1, -0.7, 2};
+      const auto direct = (pose * other) * point, in_turn = pose * (other * point);
+      const auto there = pose.inverse() * (pose * point);
+      for (int part = 0; part < 3; part++)
+        EXPECT(near(direct[part], in_turn[part]) && near(there[part], point[part]));
+    }
+}
+
+void waits() {
+  Buffer buffer = driving();
+  EXPECT(thrown([&] { buffer.wait("odom", "lidar", 11s, 1ms); }) == ASOF_STATUS_TIMED_OUT);
+  std::thread writer([&] { buffer.set("odom", "base_link", 12s, Transform({12, 0, 0})); });
+  EXPECT(near(buffer.wait("odom", "lidar", 11s, -1ns).translation[0], 11));
+  writer.join();
+  EXPECT(thrown([&] { buffer.wait("odom", "lidar", -100s, -1ns); }) == ASOF_STATUS_NEVER);
+
+  // A callback: at once, later, and never once the wait has ended.
+  int called = 0;
+  auto count = [&](asof::Result<Transform> found) { called += bool(found) ? 1 : 100; };
+  auto now = buffer.on_transform("odom", "lidar", 5s, -1ns, count);
+  EXPECT(called == 1 && now.result());
+  auto later = buffer.on_transform("odom", "lidar", 13s, -1ns, count);
+  EXPECT(called == 1 && later.result().status() == ASOF_STATUS_PENDING);
+  EXPECT(thrown([&] { later.descriptor(); }) == ASOF_STATUS_INVALID_ARGUMENT);
+  buffer.set("odom", "base_link", 13s, Transform());
+  EXPECT(called == 2);
+  {
+    auto cancelled = buffer.on_transform("odom", "lidar", 14s, -1ns, count);
+    cancelled = buffer.on_transform("odom", "lidar", 99s, -1ns, count);
+  }
+  buffer.set("odom", "base_link", 15s, Transform());
+  EXPECT(called == 2);
+  auto throwing = buffer.on_transform("odom", "lidar", 15s, -1ns, [](auto) { throw 7; });
+
+#if defined(__linux__)
+  auto polled = buffer.wait_async("odom", "lidar", 16s, -1ns);
+  pollfd descriptor{polled.descriptor(), POLLIN, 0};
+  EXPECT(poll(&descriptor, 1, 0) == 0);
+  buffer.set("odom", "base_link", 16s, Transform({16, 0, 0}));
+  EXPECT(poll(&descriptor, 1, 0) == 1 && near(polled.result()->translation[0], 16));
+#endif
+}
+
+/// Callbacks that run on a writer's thread while their waits end on another.
+void ends_of_waits(int rounds) {
+  Buffer buffer;
+  buffer.set("odom", "base_link", 0, Transform());
+  std::atomic<std::int64_t> newest{0};
+  std::atomic<bool> is_over{false};
+  std::thread writer([&] {
+    while (!is_over) {
+      const std::int64_t stamp = newest + 1000;
+      buffer.try_set("odom", "base_link", stamp, Transform());
+      newest = stamp;
+    }
+  });
+  for (int round = 0; round < rounds; round++) {
+    // Freed below: a callback that ran too late would write into freed memory.
+    auto place = std::make_unique<std::int64_t>(0);
+    auto wait = buffer.on_transform("odom", "base_link", newest + 1500, -1ns, [at = place.get()](auto) { *at += 1; });
+    if (round % 2 == 0)
+      std::this_thread::yield();
+    wait = buffer.on_transform("odom", "base_link", 0, -1ns, [](auto) {});
+    EXPECT(*place <= 1);
+  }
+  is_over = true;
+  writer.join();
+}
+
+/// Every lookup is of one state: x and y are set together, and the rotation has unit length.
+void stress(int rounds) {
+  Buffer buffer;
+  asof::tf2::BufferCore core;
+  buffer.set_static("base_link", "lidar", Transform({0, 0, 1}));
+  buffer.set("map", "odom", 0, Transform());
+  buffer.set("odom", "base_link", 0, Transform());
+  std::atomic<int> writing{2};
+  auto write = [&](const char *parent, const char *child) {
+    for (int round = 1; round <= rounds; round++) {
+      const double x = round;
+      buffer.set(parent, child, std::int64_t(round) * 1000000, Transform({x, -x, 0}, {0, 0, std::sin(x), std::cos(x)}));
+      asof::tf2::TransformStamped message = {};
+      message.header.frame_id = parent;
+      message.child_frame_id = child;
+      asof::tf2::detail::set_stamp(message, asof::tf2::detail::time_of(std::int64_t(round) * 1000000));
+      message.transform.translation.x = x;
+      message.transform.rotation.w = 1;
+      EXPECT(core.setTransform(message, child));
+    }
+    writing--;
+  };
+  auto read = [&] {
+    auto path = buffer.path("odom", "lidar");
+    std::vector<std::int64_t> stamps(4);
+    std::vector<Transform> found(4);
+    for (int round = 0; writing > 0 || round == 0; round++) {
+      auto latest = buffer.lookup_latest("odom", "base_link").transform;
+      EXPECT(latest.translation[0] == -latest.translation[1]);
+      if (auto between = buffer.try_lookup("odom", "lidar", std::int64_t(round % rounds) * 1000000 + 1)) {
+        const double *q = between->rotation;
+        EXPECT(std::abs(q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3] - 1) < 1e-6 && near(between->translation[2], 1));
+      }
+      for (std::size_t place = 0; place < 4; place++)
+        stamps[place] = std::int64_t(round % rounds) * 1000000 + std::int64_t(place) * 300000;
+      path.lookup_many(stamps, found);
+      core.canTransform("map", "base_link", asof::tf2::Time());
+      if (round % 64 == 0)
+        EXPECT(!buffer.to_yaml().empty() && buffer.stats().edges == 3 && !core.allFramesAsYAML().empty());
+    }
+  };
+  std::vector<std::thread> threads;
+  threads.emplace_back(write, "map", "odom");
+  threads.emplace_back(write, "odom", "base_link");
+  for (int reader = 0; reader < 3; reader++)
+    threads.emplace_back(read);
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
+void like_tf2() {
+  asof::tf2::BufferCore core;
+  asof::tf2::TransformStamped message = {};
+  message.header.frame_id = "/odom";
+  message.child_frame_id = "base_link";
+  message.transform.rotation.w = 1;
+  for (int second = 1; second <= 3; second++) {
+    asof::tf2::detail::set_stamp(message, asof::tf2::detail::time_of(second * 1000000000LL));
+    message.transform.translation.x = second;
+    EXPECT(core.setTransform(message, "wheels"));
+  }
+  const auto found = core.lookupTransform("odom", "base_link", asof::tf2::Time());
+  EXPECT(found.transform.translation.x == 3 && asof::tf2::detail::stamp_of(found) == 3000000000LL);
+  EXPECT(core.allFramesAsString() == "Frame base_link exists with parent odom.\n");
+  EXPECT(core.allFramesAsYAML().find("broadcaster: 'wheels'") != std::string::npos);
+  EXPECT(core.getAllFrameNames().size() == 2 && core._frameExists("odom") && !core._frameExists("map"));
+  try {
+    core.lookupTransform("odom", "base_link", asof::tf2::detail::time_of(9000000000LL));
+    EXPECT(false);
+  } catch (const asof::tf2::TransformException &error) {
+    EXPECT(std::string(error.what()).find("after its newest sample") != std::string::npos);
+  }
+  // A request that is told from within setTransform, and one that is cancelled.
+  int told = 0;
+  auto tell = [&](auto, const std::string &, const std::string &, auto, asof::tf2::TransformableResult result) {
+    told += result == asof::tf2::TransformAvailable ? 1 : 100;
+  };
+  const auto handle = core.addTransformableCallback(tell);
+  EXPECT(core.addTransformableRequest(handle, "odom", "base_link", asof::tf2::detail::time_of(2000000000LL)) == 0);
+  EXPECT(core.addTransformableRequest(handle, "odom", "base_link", asof::tf2::detail::time_of(4000000000LL)) > 0);
+  core.cancelTransformableRequest(
+      core.addTransformableRequest(handle, "odom", "base_link", asof::tf2::detail::time_of(4000000000LL)));
+  asof::tf2::detail::set_stamp(message, asof::tf2::detail::time_of(5000000000LL));
+  EXPECT(core.setTransform(message, "wheels") && told == 1);
+}
+
+} // namespace
+
+int main(int count, char **arguments) {
+  const int rounds = count > 1 ? std::atoi(arguments[1]) : 2000;
+  lookups();
+  batches();
+  texts();
+  conversions();
+  waits();
+  like_tf2();
+  ends_of_waits(rounds);
+  stress(rounds);
+  std::printf("all hold, with %d rounds\n", rounds);
+}
