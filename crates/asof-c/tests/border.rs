@@ -1,0 +1,542 @@
+//! Every function of the C interface is called with NULL, a freed handle, absurd counts and text that is not UTF-8; and the
+//! interface is the one that `interface.txt` has.
+
+use std::ffi::{CStr, c_char};
+use std::fmt::Write;
+use std::mem::{align_of, offset_of, size_of};
+use std::ptr::{null, null_mut, without_provenance, without_provenance_mut};
+
+use asof_c::border::{AsofStatus, asof_last_error, asof_text_free, asof_version};
+use asof_c::tf::lookup::*;
+use asof_c::tf::path::*;
+use asof_c::tf::tree::*;
+use asof_c::tf::wait::*;
+use asof_c::tf::*;
+
+/// What is not a text.
+const NOT_UTF8: *const c_char = c"\xff\xfe".as_ptr();
+const NAME: *const c_char = c"odom".as_ptr();
+const CHILD: *const c_char = c"base_link".as_ptr();
+
+fn message() -> String {
+    // SAFETY: it is valid until the next call.
+    let text = unsafe { CStr::from_ptr(asof_last_error()) };
+    text.to_str().expect("messages are UTF-8").to_owned()
+}
+
+#[track_caller]
+fn refused(status: AsofStatus) {
+    assert_eq!(status, AsofStatus::InvalidArgument, "{}", message());
+    assert!(!message().is_empty());
+}
+
+fn new_buffer() -> *mut AsofTf {
+    let mut tf = null_mut();
+    // SAFETY: the place is valid.
+    assert_eq!(unsafe { asof_tf_new(null(), &raw mut tf) }, AsofStatus::Ok);
+    tf
+}
+
+/// NULL, and what stays in the place of a handle that was freed.
+fn bad_handles() -> [*mut AsofTf; 2] {
+    let mut freed = new_buffer();
+    // SAFETY: nobody uses it; the second time does nothing.
+    unsafe {
+        asof_tf_free(&raw mut freed);
+        assert!(!freed.is_null());
+        asof_tf_free(&raw mut freed);
+        asof_tf_free(null_mut());
+    }
+    [null_mut(), freed]
+}
+
+static POSE: AsofTransform = AsofTransform::IDENTITY;
+
+fn update(parent: *const c_char, child: *const c_char) -> AsofTfUpdate {
+    AsofTfUpdate {
+        parent,
+        child,
+        stamp: 1,
+        transform: POSE,
+        is_static: false,
+    }
+}
+
+unsafe extern "C" fn nothing(
+    _: *mut std::ffi::c_void,
+    _: AsofStatus,
+    _: *const AsofTransform,
+    _: *const c_char,
+) {
+}
+
+/// Calls every function that takes a buffer and names, and hands each status over.
+///
+/// # Safety
+/// The handle is good, NULL or freed; the texts are NULL or NUL-terminated.
+unsafe fn with_names(
+    tf: *const AsofTf,
+    name: *const c_char,
+    other: *const c_char,
+    mut check: impl FnMut(AsofStatus),
+) {
+    let (mut found, mut stamp, mut frame) = (POSE, 0, 0);
+    let (mut twist, mut path, mut wait) = (
+        AsofTwist {
+            linear: [0.0; 3],
+            angular: [0.0; 3],
+            start: 0,
+            end: 0,
+        },
+        null_mut(),
+        null_mut(),
+    );
+    let (pose, out) = (&raw const POSE, &raw mut found);
+    let changed = update(name, other);
+    // SAFETY: upheld by the caller; the places are valid.
+    unsafe {
+        check(asof_tf_set(tf, name, other, 1, pose));
+        check(asof_tf_set_static(tf, name, other, pose));
+        check(asof_tf_set_from(tf, &raw const changed, NAME));
+        check(asof_tf_set_many(tf, &raw const changed, 1, null_mut()));
+        check(asof_tf_reparent(tf, name, other, 1, pose));
+        check(asof_tf_remove(tf, other, null_mut()));
+        check(asof_tf_lookup(tf, name, other, 1, out));
+        check(asof_tf_lookup_latest(
+            tf,
+            name,
+            other,
+            out,
+            null_mut(),
+            null_mut(),
+        ));
+        check(asof_tf_lookup_extrapolated(tf, name, other, 1, 1, out));
+        check(asof_tf_lookup_full(tf, name, 1, other, 1, NAME, out));
+        check(asof_tf_can_transform(tf, name, other, 1));
+        check(asof_tf_latest_common_time(
+            tf,
+            name,
+            other,
+            &raw mut stamp,
+            null_mut(),
+        ));
+        check(asof_tf_lookup_twist(tf, name, other, 1, 1, &raw mut twist));
+        check(asof_tf_path_new(tf, name, other, &raw mut path));
+        check(asof_tf_wait(tf, name, other, 1, 0, out));
+        check(asof_tf_on_transform(
+            tf,
+            name,
+            other,
+            1,
+            0,
+            Some(nothing),
+            null_mut(),
+            &raw mut wait,
+        ));
+        check(asof_tf_wait_new(tf, name, other, 1, 0, &raw mut wait));
+        check(asof_tf_frame(tf, other, &raw mut frame));
+        check(asof_tf_find_frame(tf, other, &raw mut frame));
+    }
+}
+
+#[test]
+fn null_and_freed_handles_are_refused() {
+    for tf in bad_handles() {
+        let (mut frame, mut count, mut text) = (1, 0, null_mut());
+        let mut stats = AsofTfStats::default();
+        let mut edge = AsofTfEdge {
+            parent: 0,
+            samples: 0,
+            oldest: 0,
+            newest: 0,
+            is_static: false,
+        };
+        // SAFETY: the handles are NULL or freed, and everything else is valid.
+        unsafe {
+            with_names(tf, NAME, CHILD, refused);
+            refused(asof_tf_clear(tf));
+            refused(asof_tf_remove_older(tf, 0, null_mut()));
+            refused(asof_tf_stats(tf, &raw mut stats));
+            refused(asof_tf_lookup_frames(tf, 1 << 32, 1 << 32, 0, null_mut()));
+            refused(asof_tf_text(tf, 0, &raw mut text));
+            refused(asof_tf_frame_name(tf, 1 << 32, &raw mut text));
+            refused(asof_tf_frames(tf, &raw mut frame, 1, &raw mut count));
+            refused(asof_tf_parent(tf, 1 << 32, null(), &raw mut frame));
+            refused(asof_tf_edge(tf, 1 << 32, &raw mut edge, null_mut()));
+        }
+    }
+    let mark = bad_handles()[1].addr();
+    for bad in [0, mark] {
+        let (path, wait) = (
+            without_provenance_mut::<AsofTfPath>(bad),
+            without_provenance_mut::<AsofTfWait>(bad),
+        );
+        let (mut found, mut descriptor, stamp) = (POSE, 0, 0);
+        let (mut small, mut large) = ([0.0_f32; 3], [0.0; 3]);
+        // SAFETY: as above.
+        unsafe {
+            let (at, out) = (&raw const stamp, &raw mut found);
+            refused(asof_tf_path_lookup(path, 0, out));
+            refused(asof_tf_path_lookup_latest(
+                path,
+                out,
+                null_mut(),
+                null_mut(),
+            ));
+            refused(asof_tf_path_lookup_many(path, at, 1, out, null_mut()));
+            refused(asof_tf_path_transform_points(
+                path,
+                at,
+                1,
+                large.as_mut_ptr(),
+                null_mut(),
+            ));
+            refused(asof_tf_path_transform_points_f32(
+                path,
+                at,
+                1,
+                small.as_mut_ptr(),
+                null_mut(),
+            ));
+            refused(asof_tf_wait_descriptor(wait, &raw mut descriptor));
+            refused(asof_tf_wait_result(wait, out));
+            let (mut path, mut wait) = (path, wait);
+            asof_tf_path_free(&raw mut path);
+            asof_tf_wait_free(&raw mut wait);
+        }
+    }
+    // SAFETY: NULL is fine.
+    unsafe {
+        asof_tf_path_free(null_mut());
+        asof_tf_wait_free(null_mut());
+        asof_text_free(null_mut());
+        let mut none = null_mut();
+        asof_text_free(&raw mut none);
+    }
+}
+
+#[test]
+fn names_that_are_null_or_not_utf8_are_refused() {
+    let mut tf = new_buffer();
+    for bad in [null(), NOT_UTF8] {
+        // SAFETY: the handle is good, and the texts are NULL or end.
+        unsafe {
+            with_names(tf, NAME, bad, refused);
+            let changed = update(NAME, CHILD);
+            refused(asof_tf_set_from(tf, &raw const changed, bad));
+            let mut found = POSE;
+            refused(asof_tf_lookup_full(
+                tf,
+                NAME,
+                1,
+                NAME,
+                1,
+                bad,
+                &raw mut found,
+            ));
+        }
+    }
+    assert!(message().contains("is not UTF-8"), "{}", message());
+    // SAFETY: nobody uses it.
+    unsafe { asof_tf_free(&raw mut tf) };
+}
+
+#[test]
+fn counts_that_no_array_has_are_refused() {
+    let mut tf = new_buffer();
+    let (mut path, stamp, mut pose, mut failed) = (null_mut(), 1, POSE, 0);
+    let mut frame = 0;
+    let one = update(NAME, CHILD);
+    // SAFETY: the handles are good; arrays that are shorter than their counts are never read, which is the point.
+    unsafe {
+        assert_eq!(
+            asof_tf_set(tf, NAME, CHILD, 1, &raw const POSE),
+            AsofStatus::Ok
+        );
+        assert_eq!(
+            asof_tf_path_new(tf, NAME, CHILD, &raw mut path),
+            AsofStatus::Ok
+        );
+        for count in [usize::MAX, usize::MAX / 2 + 1, isize::MAX as usize / 8 + 1] {
+            refused(asof_tf_set_many(tf, &raw const one, count, &raw mut failed));
+            refused(asof_tf_frames(tf, &raw mut frame, count, &raw mut failed));
+            let (at, out, lost) = (&raw const stamp, &raw mut pose, &raw mut failed);
+            refused(asof_tf_path_lookup_many(path, at, count, out, lost));
+            let point = pose.translation.as_mut_ptr();
+            refused(asof_tf_path_transform_points(path, at, count, point, lost));
+            refused(asof_tf_path_transform_points_f32(
+                path,
+                at,
+                count,
+                point.cast(),
+                lost,
+            ));
+        }
+        // NULL and misaligned arrays; none is needed for no values.
+        let (at, out) = (&raw const stamp, &raw mut pose);
+        refused(asof_tf_set_many(tf, null(), 1, null_mut()));
+        refused(asof_tf_frames(tf, null_mut(), 1, &raw mut failed));
+        refused(asof_tf_path_lookup_many(path, null(), 1, out, null_mut()));
+        refused(asof_tf_path_lookup_many(
+            path,
+            at,
+            1,
+            null_mut(),
+            null_mut(),
+        ));
+        let odd = without_provenance::<i64>(9);
+        refused(asof_tf_path_lookup_many(path, odd, 1, out, null_mut()));
+        refused(asof_tf_path_transform_points(
+            path,
+            at,
+            1,
+            null_mut(),
+            null_mut(),
+        ));
+        refused(asof_tf_path_transform_points_f32(
+            path,
+            at,
+            1,
+            null_mut(),
+            null_mut(),
+        ));
+        for status in [
+            asof_tf_set_many(tf, null(), 0, null_mut()),
+            asof_tf_path_lookup_many(path, null(), 0, null_mut(), null_mut()),
+            asof_tf_frames(tf, null_mut(), 0, &raw mut failed),
+        ] {
+            assert_eq!(status, AsofStatus::Ok);
+        }
+        assert_eq!(failed, 2);
+        asof_tf_path_free(&raw mut path);
+        asof_tf_free(&raw mut tf);
+    }
+}
+
+#[test]
+fn places_poses_and_values_outside_of_what_they_may_be_are_refused() {
+    let mut tf = new_buffer();
+    let (twist, mut path, mut wait) = (null_mut(), null_mut(), null_mut());
+    let mut text = null_mut();
+    let bad = AsofTransform {
+        rotation: [f64::NAN; 4],
+        translation: [f64::INFINITY; 3],
+    };
+    // SAFETY: the handle is good, and the places are NULL or valid.
+    unsafe {
+        refused(asof_tf_new(null(), null_mut()));
+        refused(asof_tf_set(tf, NAME, CHILD, 1, null()));
+        refused(asof_tf_set(tf, NAME, CHILD, 1, &raw const bad));
+        refused(asof_tf_set_static(tf, NAME, CHILD, null()));
+        refused(asof_tf_set_from(tf, null(), NAME));
+        refused(asof_tf_reparent(tf, NAME, CHILD, 1, null()));
+        assert_eq!(
+            asof_tf_set(tf, NAME, CHILD, 1, &raw const POSE),
+            AsofStatus::Ok
+        );
+        refused(asof_tf_lookup(tf, NAME, CHILD, 1, null_mut()));
+        refused(asof_tf_lookup_latest(
+            tf,
+            NAME,
+            CHILD,
+            null_mut(),
+            null_mut(),
+            null_mut(),
+        ));
+        refused(asof_tf_lookup_full(tf, NAME, 1, CHILD, 1, NAME, null_mut()));
+        refused(asof_tf_lookup_frames(tf, 0, 0, 1, null_mut()));
+        refused(asof_tf_lookup_frames(tf, u64::MAX, u64::MAX, 1, null_mut()));
+        refused(asof_tf_lookup_extrapolated(
+            tf,
+            NAME,
+            CHILD,
+            1,
+            -1,
+            null_mut(),
+        ));
+        refused(asof_tf_lookup_twist(tf, NAME, CHILD, 1, -1, twist));
+        refused(asof_tf_lookup_twist(tf, NAME, CHILD, 1, 1, twist));
+        refused(asof_tf_latest_common_time(
+            tf,
+            NAME,
+            CHILD,
+            null_mut(),
+            null_mut(),
+        ));
+        refused(asof_tf_stats(tf, null_mut()));
+        refused(asof_tf_wait(tf, NAME, CHILD, 1, 0, null_mut()));
+        refused(asof_tf_wait_new(tf, NAME, CHILD, 1, 0, null_mut()));
+        refused(asof_tf_on_transform(
+            tf,
+            NAME,
+            CHILD,
+            1,
+            0,
+            None,
+            null_mut(),
+            &raw mut wait,
+        ));
+        refused(asof_tf_path_new(tf, NAME, CHILD, null_mut()));
+        refused(asof_tf_frame(tf, NAME, null_mut()));
+        refused(asof_tf_find_frame(tf, NAME, null_mut()));
+        refused(asof_tf_frame_name(tf, 0, null_mut()));
+        refused(asof_tf_frames(tf, null_mut(), 0, null_mut()));
+        refused(asof_tf_parent(tf, 0, null(), null_mut()));
+        refused(asof_tf_edge(tf, 0, null_mut(), null_mut()));
+        for format in [-1, 4, i32::MAX, i32::MIN] {
+            refused(asof_tf_text(tf, format, &raw mut text));
+        }
+        refused(asof_tf_text(tf, 0, null_mut()));
+        assert_eq!(
+            asof_tf_path_new(tf, NAME, CHILD, &raw mut path),
+            AsofStatus::Ok
+        );
+        refused(asof_tf_path_lookup(path, 1, null_mut()));
+        refused(asof_tf_path_lookup_latest(
+            path,
+            null_mut(),
+            null_mut(),
+            null_mut(),
+        ));
+        asof_tf_path_free(&raw mut path);
+        // A callback that was started ends with its wait.
+        assert_eq!(
+            asof_tf_on_transform(
+                tf,
+                NAME,
+                CHILD,
+                9,
+                -1,
+                Some(nothing),
+                null_mut(),
+                &raw mut wait
+            ),
+            AsofStatus::Ok
+        );
+        refused(asof_tf_wait_descriptor(wait, null_mut()));
+        assert_eq!(asof_tf_wait_result(wait, null_mut()), AsofStatus::Pending);
+        asof_tf_wait_free(&raw mut wait);
+        asof_tf_free(&raw mut tf);
+    }
+}
+
+#[test]
+fn texts_come_out_and_are_freed() {
+    let mut tf = new_buffer();
+    let (mut text, mut frame) = (null_mut(), 0);
+    // SAFETY: the handle and the places are good.
+    unsafe {
+        assert_eq!(asof_tf_frame(tf, NAME, &raw mut frame), AsofStatus::Ok);
+        assert_eq!(asof_tf_frame_name(tf, frame, &raw mut text), AsofStatus::Ok);
+        assert_eq!(CStr::from_ptr(text), c"odom");
+        asof_text_free(&raw mut text);
+        assert!(text.is_null());
+        assert_eq!(
+            CStr::from_ptr(asof_version()).to_str(),
+            Ok(env!("CARGO_PKG_VERSION"))
+        );
+        asof_tf_free(&raw mut tf);
+    }
+}
+
+/// The layout of a struct: its size, its alignment, and where its fields are.
+macro_rules! layout {
+    ($lines:ident, $type:ident { $($field:ident),* }) => {
+        write!($lines, "{} {} {}:", stringify!($type), size_of::<$type>(), align_of::<$type>()).unwrap();
+        $(write!($lines, " {}@{}", stringify!($field), offset_of!($type, $field)).unwrap();)*
+        $lines.push('\n');
+    };
+}
+
+#[test]
+fn the_interface_changes_only_with_its_list() {
+    let header = include_str!("../include/asof.h");
+    let mut lines = String::new();
+    layout!(
+        lines,
+        AsofTransform {
+            rotation,
+            translation
+        }
+    );
+    layout!(
+        lines,
+        AsofTfOptions {
+            window,
+            samples,
+            bytes,
+            frames,
+            last_wins
+        }
+    );
+    layout!(
+        lines,
+        AsofTfUpdate {
+            parent,
+            child,
+            stamp,
+            transform,
+            is_static
+        }
+    );
+    layout!(
+        lines,
+        AsofTfStats {
+            frames,
+            removed,
+            edges,
+            samples,
+            bytes,
+            evicted,
+            too_old
+        }
+    );
+    layout!(
+        lines,
+        AsofTwist {
+            linear,
+            angular,
+            start,
+            end
+        }
+    );
+    layout!(
+        lines,
+        AsofTfEdge {
+            parent,
+            samples,
+            oldest,
+            newest,
+            is_static
+        }
+    );
+    // Without comments, a declaration ends with a semicolon.
+    let bare: Vec<&str> = header
+        .lines()
+        .filter(|line| !line.trim_start().starts_with(['/', '#']))
+        .collect();
+    let bare = bare.join(" ");
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let declared = bare.split(';').map(words);
+    lines.extend(
+        declared
+            .filter(|declaration| declaration.contains("asof_"))
+            .map(|declaration| declaration.trim_start_matches("extern \"C\" { ").to_owned() + "\n"),
+    );
+    for line in header
+        .lines()
+        .filter(|line| line.contains("ASOF_STATUS_") && line.contains('='))
+    {
+        lines += &(words(line) + "\n");
+    }
+    let list = concat!(env!("CARGO_MANIFEST_DIR"), "/interface.txt");
+    if std::env::var_os("ASOF_WRITE_INTERFACE").is_some() {
+        std::fs::write(list, &lines).unwrap();
+    }
+    let before = std::fs::read_to_string(list).unwrap();
+    assert_eq!(
+        lines, before,
+        "the C interface has changed: programs that were linked before may break. If something was only added, write the list \
+         anew with ASOF_WRITE_INTERFACE=1; else the version's first number that is not zero goes up too"
+    );
+}
