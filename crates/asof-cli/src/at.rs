@@ -66,7 +66,7 @@ impl At {
         let wanted = Wanted::chosen(self.topics.patterns());
         let (file, at) = self
             .opening
-            .look_back(&self.places, &wanted, self.time, screen)?;
+            .open_as_of(&self.places, &wanted, self.time, screen)?;
         let topics = self.topics.topics(&self.places[0], &*file, screen);
         let mut query = Query::all();
         query.topics = topics;

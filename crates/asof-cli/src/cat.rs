@@ -15,12 +15,10 @@ use super::Outcome;
 use super::failure::Usage;
 use super::fields::FieldChoice;
 use super::lines::{Lines, Style};
-use super::live::is_robot;
-use super::place::{Opening, Wanted};
+use super::place::{Opening, Purpose, Wanted};
 use super::screen::{Output, Screen, is_watched, output, output_of_values};
 use super::select::Select;
 use asof::export::ReportingDecoders;
-use asof::is_address;
 use asof::rows::header;
 use asof::text::counted;
 
@@ -94,12 +92,12 @@ pub struct Cat {
 impl Cat {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
         let wanted = Wanted::chosen(self.select.patterns());
-        let file = if self.follow {
-            self.refuse_to_follow_elsewhere()?;
-            self.opening.open_growing(&self.places, &wanted, screen)?
+        let purpose = if self.follow {
+            Purpose::Follow
         } else {
-            self.opening.open_wanted(&self.places, &wanted, screen)?
+            Purpose::Read
         };
+        let file = self.opening.open(&self.places, &wanted, purpose, screen)?;
         let mut has_damage = false;
         if let Some(name) = &self.attachment {
             self.write_attachment(&*file, name, screen)?;
@@ -187,18 +185,6 @@ impl Cat {
             }
         }
         Ok(printed.finish(screen)?)
-    }
-
-    /// A remote file is not seen to grow: only what it holds when opened is read.
-    fn refuse_to_follow_elsewhere(&self) -> anyhow::Result<()> {
-        let is_elsewhere = |place: &&PathBuf| is_address(place) && !is_robot(place);
-        match self.places.iter().find(is_elsewhere) {
-            None => Ok(()),
-            Some(_) => Err(Usage::error(
-                "--follow takes running robots and files on this machine; a file elsewhere is not seen to grow: \
-                 leave --follow out to print what it holds by now",
-            )),
-        }
     }
 
     fn write_attachment(

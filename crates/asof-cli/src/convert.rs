@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::Outcome;
 use super::annotated::Annotated;
 use super::failure::Usage;
-use super::place::{Opening, Wanted};
+use super::place::{Opening, Purpose, Wanted};
 use super::screen::{Palette, Screen};
 use super::select::{Patterns, Select, parse_patterns};
 use super::writing::{Chunks, tell};
@@ -158,9 +158,9 @@ impl Convert {
         self.chunks.check(screen);
         let definitions = self.opening.definitions(screen)?;
         let wanted = Wanted::chosen(self.select.patterns());
-        let recording =
-            self.opening
-                .open_once(&self.places, &wanted, definitions.clone(), screen)?;
+        let recording = self
+            .opening
+            .open(&self.places, &wanted, Purpose::ReadOnce, screen)?;
         let recording = Annotated::over(recording, &self.places, screen);
         let recording = Recording::new(recording, &self.places).with_progress(screen.reports(BAR));
         let options = asof::files::ConvertOptions {

@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 
 use super::Outcome;
 use super::info;
-use super::place::{self, FileOpening};
+use super::place::{self, Purpose};
 use super::report::Report;
 use super::screen::{Screen, output};
 use super::serve::Serving;
@@ -110,7 +110,7 @@ impl DemoVerb {
         self.write(&new, screen)
             .with_context(|| format!("cannot write {}", self.output.display()))?;
         new.finish()?;
-        let summary = place::open(&self.output)?.summary();
+        let summary = place::open(&self.output, Purpose::Read)?.summary();
         let report = Report::of_summary(&self.output, &summary, &Query::all());
         info::show(&report, self.json, screen)?;
         if !self.json {
@@ -119,8 +119,7 @@ impl DemoVerb {
         if !self.is_served() {
             return Ok(Outcome::Done);
         }
-        let recording =
-            FileOpening::default().open_unmapped(std::slice::from_ref(&self.output), screen)?;
+        let recording = place::open(&self.output, Purpose::Hold)?;
         let name = self.output.display().to_string();
         self.serving.serve(recording, &name, screen)
     }

@@ -11,8 +11,7 @@ use clap::Args;
 
 use super::Outcome;
 use super::failure::Failures;
-use super::live::is_robot;
-use super::place::{Opening, Wanted};
+use super::place::{Opening, Purpose, Wanted};
 use super::screen::{Palette, Screen, output};
 
 /// Check a recording: read all of it and verify that its parts agree
@@ -78,7 +77,7 @@ impl Doctor {
     fn check(&self, place: &Path, screen: &Screen) -> anyhow::Result<Outcome> {
         let file = self
             .opening
-            .look_at(&[place.to_owned()], &Wanted::all(), screen)?;
+            .open(&[place.to_owned()], &Wanted::all(), Purpose::Look, screen)?;
         let options = DoctorOptions {
             decode: !self.no_decode,
         };
@@ -142,7 +141,8 @@ fn print(out: &mut impl Write, place: &Path, found: &Diagnosis, colors: Palette)
         out,
         "{bad}{verdict}{bad:#}: {problems}; {messages} can be read{undecoded}"
     )?;
-    if !found.is_damaged || is_robot(place) {
+    // A running robot has no size, and nothing to save.
+    if !found.is_damaged || found.size == 0 {
         return Ok(());
     }
     let (from, to) = (quoted(place), quoted(&beside(place, "recovered")));

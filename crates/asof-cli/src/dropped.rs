@@ -8,7 +8,7 @@ use asof::formats::Recording;
 use asof_serve::{Opener, Refusal, ServeOptions, Server};
 
 use super::compare::Compare;
-use super::place::open_unmapped;
+use super::place::{Purpose, open};
 use asof::files::{TemporaryFolder, remove_abandoned};
 
 /// How many drops are open at once, which bounds temporary files; the oldest is closed and its files removed.
@@ -68,9 +68,10 @@ impl Dropped {
         let names: Vec<String> = files.iter().map(shown).collect();
         let mut options = self.options.clone();
         let recording: Box<dyn Recording> = match files {
-            [one] => open_unmapped(one)?,
+            [one] => open(one, Purpose::Hold)?,
             several => {
-                let compared = Compare::by_name().open(several, |file| open_unmapped(file))?;
+                let compared =
+                    Compare::by_name().open(several, |file| open(file, Purpose::Hold))?;
                 options.robots = compared.robots;
                 compared.recording
             }

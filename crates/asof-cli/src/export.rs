@@ -12,7 +12,7 @@ use super::cat::tell_problems;
 use super::failure::Usage;
 use super::layers::LayerChoice;
 use super::memory;
-use super::place::{Opening, Wanted};
+use super::place::{Opening, Purpose, Wanted};
 use super::screen::Screen;
 use super::select::Select;
 
@@ -165,11 +165,10 @@ impl Export {
             // Its encoders allocate blocks of all sizes: this takes about 80 MB instead of 90 for a recording of 1.7 GB.
             memory::give_back_what_is_large();
         }
-        let file = self.opening.open_unmapped(
-            &self.places,
-            &Wanted::chosen(self.select.patterns()),
-            screen,
-        )?;
+        let wanted = Wanted::chosen(self.select.patterns());
+        let file = self
+            .opening
+            .open(&self.places, &wanted, Purpose::Hold, screen)?;
         let bar = match self.format {
             Format::Images | Format::Video => "{bar:30} {pos} pictures  {elapsed}",
             _ => "{bar:30} {pos}/{len} messages  {eta} left",

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::Outcome;
 use super::fleet::{Searching, long_line};
-use super::place;
+use super::place::{self, Purpose};
 use super::screen::{Screen, output};
 use asof::text::{duration, shown};
 
@@ -176,7 +176,7 @@ impl Find {
 
 /// The annotations of a recording: beside it, and in it.
 fn moments_of(file: &Path) -> anyhow::Result<Vec<Moment>> {
-    let recording = place::open(file)?;
+    let recording = place::open(file, Purpose::Read)?;
     let mut moments: Vec<Moment> = Annotations::read(&Annotations::beside(file))?
         .all()
         .iter()

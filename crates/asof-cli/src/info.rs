@@ -10,7 +10,7 @@ use clap::Args;
 use super::Outcome;
 use super::failure::Failures;
 use super::layers::LayerChoice;
-use super::place::{Opening, Wanted};
+use super::place::{Opening, Purpose, Wanted};
 use super::report::{Report, TopicReport};
 use super::screen::{Palette, Screen, output};
 use super::select::Select;
@@ -155,7 +155,7 @@ impl Info {
 
     fn open(&self, places: &[PathBuf], screen: &Screen) -> anyhow::Result<Box<dyn Recording>> {
         let wanted = Wanted::chosen(self.select.patterns());
-        self.opening.look_at(places, &wanted, screen)
+        self.opening.open(places, &wanted, Purpose::Look, screen)
     }
 
     fn report(&self, places: &[PathBuf], screen: &Screen) -> anyhow::Result<Report> {

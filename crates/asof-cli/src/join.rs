@@ -25,7 +25,7 @@ use self::text::Text;
 use super::Outcome;
 use super::cat::tell_problems;
 use super::failure::Usage;
-use super::place::{Opening, Wanted};
+use super::place::{Opening, Purpose, Wanted};
 use super::screen::{Screen, output};
 use super::select::Span;
 use asof::files::refuse_same;
@@ -166,7 +166,9 @@ fn parse_distance(text: &str) -> Result<Duration, String> {
 impl Join {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
         let wanted = Wanted::named(self.with.iter().chain([&self.anchor]));
-        let file = self.opening.open_wanted(&self.places, &wanted, screen)?;
+        let file = self
+            .opening
+            .open(&self.places, &wanted, Purpose::Read, screen)?;
         let summary = file.summary();
         let known = summary.topics();
         for topic in self.with.iter().chain([&self.anchor]) {

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::Outcome;
 use super::failure::Usage;
+use super::place::robots_in;
 use super::screen::{Screen, output};
 use super::signals;
 use asof::lerobot::{DatasetMap, Exported, LerobotError, export};
@@ -74,11 +75,7 @@ impl Lerobot {
             std::fs::read_to_string(&self.config).with_context(|| format!("cannot read {path}"))?;
         let map = DatasetMap::from_toml(&text)
             .map_err(|error| Usage::error(format!("{path}: {error}")))?;
-        let robot = self
-            .places
-            .iter()
-            .find(|place| place.to_str().is_some_and(asof::is_robot));
-        if let Some(robot) = robot {
+        if let Some(robot) = robots_in(&self.places).next() {
             return Err(Usage::error(format!(
                 "{} is a running robot; record it first: asof record {} -o run.mcap",
                 robot.display(),

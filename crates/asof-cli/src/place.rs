@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -16,6 +16,7 @@ use asof::{is_address, scheme_of};
 use clap::Args;
 
 use super::chosen::Chosen;
+use super::failure::Usage;
 use super::live;
 use super::screen::Screen;
 use super::select::Patterns;
@@ -142,6 +143,65 @@ impl Wanted {
     }
 }
 
+/// What places are opened for: how files are read, and where the reading of a robot ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To be read here and there; a robot from front to back, until it is time to stop.
+    Read,
+    /// The same, read once from front to back: mapping has no advantage then, except for a db3, whose pages are read faster
+    /// than SQLite reads them.
+    ReadOnce,
+    /// The same; files without an end are taken for files that are being written.
+    Follow,
+    /// To stay open for long, or beside much else in memory: without memory maps, so that a file that is truncated meanwhile
+    /// is an error and not a signal.
+    Hold,
+    /// The same for a server, which reads what there is repeatedly, and follows what arrives.
+    Serve,
+    /// To be looked at: a robot is listened to for a while, and the result is finished, like a recording of that while.
+    Look,
+    /// The same for a reader that reads slices of time in parallel, each on its own thread: nothing is decompressed ahead
+    /// within one, or memory and threads would grow with the square of the cores.
+    #[cfg_attr(not(feature = "sql"), allow(dead_code, reason = "only queries do"))]
+    LookInSlices,
+}
+
+impl Purpose {
+    fn options(self, definitions: Definitions) -> OpenOptions {
+        let is_held = matches!(self, Purpose::Hold | Purpose::Serve);
+        let usual = OpenOptions::default();
+        OpenOptions {
+            definitions,
+            map: !is_held && self != Purpose::ReadOnce,
+            map_pages: !is_held,
+            growing: self == Purpose::Follow,
+            threads: match self {
+                Purpose::LookInSlices => 1,
+                _ => usual.threads,
+            },
+            ..usual
+        }
+    }
+
+    /// A robot as its reader sees it.
+    fn of_robot(self, robot: live::Listening) -> live::Listening {
+        match self {
+            Purpose::Look | Purpose::LookInSlices => robot.listened(),
+            Purpose::Serve => robot.looked_at(),
+            Purpose::Read | Purpose::ReadOnce | Purpose::Follow | Purpose::Hold => robot,
+        }
+    }
+}
+
+/// The running robots among places.
+pub fn robots_in(places: &[PathBuf]) -> impl Iterator<Item = &PathBuf> {
+    places.iter().filter(|place| is_robot(place))
+}
+
+fn is_robot(place: &Path) -> bool {
+    place.to_str().is_some_and(asof::is_robot)
+}
+
 impl Opening {
     /// The standard types, and those that the folders define.
     pub fn definitions(&self, screen: &Screen) -> anyhow::Result<Definitions> {
@@ -160,38 +220,48 @@ impl Opening {
         &self.files.msg_path
     }
 
-    /// Opens one place, or several as one; for a running robot only these topics, until interrupted.
-    pub fn open_wanted(
-        &self,
-        places: &[PathBuf],
-        wanted: &Wanted,
-        screen: &Screen,
-    ) -> anyhow::Result<Box<dyn Recording>> {
-        let options = options_with(self.definitions(screen)?);
-        self.open_with(places, wanted, options, screen)
+    /// Whether what expands to hundreds of times its size is left out.
+    pub fn has_limits(&self) -> bool {
+        !self.files.no_limits
     }
 
-    /// The same; files without an end are taken for files that are being written, restricted to these topics.
-    pub fn open_growing(
+    /// Opens one place, or several as one; of running robots only these topics.
+    pub fn open(
         &self,
         places: &[PathBuf],
         wanted: &Wanted,
+        purpose: Purpose,
         screen: &Screen,
     ) -> anyhow::Result<Box<dyn Recording>> {
-        let options = OpenOptions {
-            growing: true,
-            ..options_with(self.definitions(screen)?)
-        };
-        let opened = self.open_with(places, wanted, options, screen)?;
-        if opened.growth().is_growing() {
+        if purpose == Purpose::Follow {
+            refuse_to_follow_elsewhere(places)?;
+        }
+        if let Some(robot) = self.listen(places, wanted, purpose, screen)? {
+            return Ok(Box::new(purpose.of_robot(robot)));
+        }
+        let opened = self.files.open(places, purpose, screen)?;
+        if purpose == Purpose::Follow && opened.growth().is_growing() {
             return Ok(Box::new(Chosen::new(opened, wanted)));
         }
         Ok(opened)
     }
 
-    /// Whether what expands to hundreds of times its size is left out.
-    pub fn has_limits(&self) -> bool {
-        !self.files.no_limits
+    /// Opens places to look at them as of a time: without one, the end of a recording, or now.
+    pub fn open_as_of(
+        &self,
+        places: &[PathBuf],
+        wanted: &Wanted,
+        time: Option<When>,
+        screen: &Screen,
+    ) -> anyhow::Result<(Box<dyn Recording>, Stamp)> {
+        if let Some(robot) = self.listen(places, wanted, Purpose::Look, screen)? {
+            let at = robot.listen_until(time);
+            return Ok((Box::new(robot.listened_already()), at));
+        }
+        let file = self.files.open(places, Purpose::Look, screen)?;
+        let range = file.summary().range;
+        let at = time.map_or(range.end, |time| time.resolve(range));
+        Ok((file, at))
     }
 
     /// Whether folders of definitions were named, or limits lifted: settings that only this process has.
@@ -200,125 +270,10 @@ impl Opening {
         !self.files.msg_path.is_empty() || self.files.no_limits
     }
 
-    /// How recordings are opened when many are read at the same time: without memory maps.
-    #[cfg_attr(
-        not(feature = "sql"),
-        allow(dead_code, reason = "only queries read many recordings")
-    )]
-    pub fn unmapped(&self, screen: &Screen) -> anyhow::Result<OpenOptions> {
-        Ok(unmapped_with(self.definitions(screen)?))
-    }
-
-    /// Opens places to look at them: a running robot is listened to for a while, and the result is finished, like a
-    /// recording of that while.
-    pub fn look_at(
-        &self,
-        places: &[PathBuf],
-        wanted: &Wanted,
-        screen: &Screen,
-    ) -> anyhow::Result<Box<dyn Recording>> {
-        let options = options_with(self.definitions(screen)?);
-        self.open_as(live::Listening::listened, places, wanted, options, screen)
-    }
-
-    /// The same for a reader that reads slices of time in parallel, each on its own thread: nothing is
-    /// decompressed ahead within one, or memory and threads would grow with the square of the cores.
+    /// How recordings are opened for a purpose.
     #[cfg(feature = "sql")]
-    pub fn look_at_slices(
-        &self,
-        places: &[PathBuf],
-        wanted: &Wanted,
-        screen: &Screen,
-    ) -> anyhow::Result<Box<dyn Recording>> {
-        let options = OpenOptions {
-            threads: 1,
-            ..options_with(self.definitions(screen)?)
-        };
-        self.open_as(live::Listening::listened, places, wanted, options, screen)
-    }
-
-    /// Opens places to look at them as of a time: without one, the end of a recording, or now.
-    pub fn look_back(
-        &self,
-        places: &[PathBuf],
-        wanted: &Wanted,
-        time: Option<When>,
-        screen: &Screen,
-    ) -> anyhow::Result<(Box<dyn Recording>, Stamp)> {
-        let options = options_with(self.definitions(screen)?);
-        if let Some(robot) = self.listen(places, wanted, &options, screen)? {
-            let at = robot.listen_until(time);
-            return Ok((Box::new(robot.listened_already()), at));
-        }
-        let file = self.files.open_with(places, options, screen)?;
-        let range = file.summary().range;
-        let at = time.map_or(range.end, |time| time.resolve(range));
-        Ok((file, at))
-    }
-
-    /// Opens places that are read once from front to back, as [`FileOpening::open_once`]; for a running robot only these
-    /// topics.
-    pub fn open_once(
-        &self,
-        places: &[PathBuf],
-        wanted: &Wanted,
-        definitions: Definitions,
-        screen: &Screen,
-    ) -> anyhow::Result<Box<dyn Recording>> {
-        let options = OpenOptions {
-            map: false,
-            ..options_with(definitions)
-        };
-        self.open_with(places, wanted, options, screen)
-    }
-
-    /// Opens places without memory maps, as [`FileOpening::open_unmapped`]; for a running robot only these
-    /// topics.
-    pub fn open_unmapped(
-        &self,
-        places: &[PathBuf],
-        wanted: &Wanted,
-        screen: &Screen,
-    ) -> anyhow::Result<Box<dyn Recording>> {
-        let options = unmapped_with(self.definitions(screen)?);
-        self.open_with(places, wanted, options, screen)
-    }
-
-    /// The same for a server, which reads what there is repeatedly and follows what arrives.
-    pub fn open_served(
-        &self,
-        places: &[PathBuf],
-        wanted: &Wanted,
-        screen: &Screen,
-    ) -> anyhow::Result<Box<dyn Recording>> {
-        let options = unmapped_with(self.definitions(screen)?);
-        self.open_as(live::Listening::looked_at, places, wanted, options, screen)
-    }
-
-    /// Opens places; running robots are read from front to back until it is time to stop.
-    fn open_with(
-        &self,
-        places: &[PathBuf],
-        wanted: &Wanted,
-        options: OpenOptions,
-        screen: &Screen,
-    ) -> anyhow::Result<Box<dyn Recording>> {
-        self.open_as(|robot| robot, places, wanted, options, screen)
-    }
-
-    /// Opens places; `how` is how a running robot is presented to its reader.
-    fn open_as(
-        &self,
-        how: fn(live::Listening) -> live::Listening,
-        places: &[PathBuf],
-        wanted: &Wanted,
-        options: OpenOptions,
-        screen: &Screen,
-    ) -> anyhow::Result<Box<dyn Recording>> {
-        match self.listen(places, wanted, &options, screen)? {
-            Some(robot) => Ok(Box::new(how(robot))),
-            None => self.files.open_with(places, options, screen),
-        }
+    pub fn options(&self, purpose: Purpose, screen: &Screen) -> anyhow::Result<OpenOptions> {
+        self.files.options(purpose, screen)
     }
 
     /// The running robots among the places, if any, merged with the recordings beside them.
@@ -326,10 +281,10 @@ impl Opening {
         &self,
         places: &[PathBuf],
         wanted: &Wanted,
-        options: &OpenOptions,
+        purpose: Purpose,
         screen: &Screen,
     ) -> anyhow::Result<Option<live::Listening>> {
-        if !places.iter().any(|place| live::is_robot(place)) {
+        if robots_in(places).next().is_none() {
             if self.robot.duration.is_some() || !self.robot.key.is_empty() {
                 screen.note(
                     "--for and --key are for running robots, and have no effect on recordings",
@@ -340,11 +295,11 @@ impl Opening {
         // Before a file is opened that would end the program at once.
         live::stop_on_signals()?;
         let open = |place: &PathBuf| {
-            if live::is_robot(place) {
+            if is_robot(place) {
                 return Ok(live::Place::Robot(place.display().to_string()));
             }
             let only = std::slice::from_ref(place);
-            let recording = self.files.open_with(only, options.clone(), screen)?;
+            let recording = self.files.open(only, purpose, screen)?;
             let chosen = Chosen::new(recording, wanted);
             Ok(live::Place::Recording(shown_place(place), Box::new(chosen)))
         };
@@ -368,51 +323,40 @@ pub struct FileOpening {
     /// their size are left out and reported
     #[arg(long)]
     no_limits: bool,
+
+    /// What the folders define, once they were looked into.
+    #[arg(skip)]
+    defined: OnceLock<Definitions>,
 }
 
 impl FileOpening {
     /// The standard types, and those that the folders define.
     pub fn definitions(&self, screen: &Screen) -> anyhow::Result<Definitions> {
-        definitions_in(&self.msg_path, screen)
+        if let Some(defined) = self.defined.get() {
+            return Ok(defined.clone());
+        }
+        let defined = definitions_in(&self.msg_path, screen)?;
+        Ok(self.defined.get_or_init(|| defined).clone())
     }
 
-    /// Opens places that are read once from front to back. Mapping them has no advantage then, except for a db3,
-    /// whose pages are read faster than SQLite reads them.
-    pub fn open_once(
-        &self,
-        places: &[PathBuf],
-        definitions: Definitions,
-        screen: &Screen,
-    ) -> anyhow::Result<Box<dyn Recording>> {
-        let options = OpenOptions {
-            map: false,
-            ..options_with(definitions)
-        };
-        self.open_with(places, options, screen)
-    }
-
-    /// Opens places without memory maps: those that stay open for long, where a file
-    /// that is truncated meanwhile must be an error and not a signal, and those read beside much else in memory.
-    pub fn open_unmapped(
-        &self,
-        places: &[PathBuf],
-        screen: &Screen,
-    ) -> anyhow::Result<Box<dyn Recording>> {
-        let options = unmapped_with(self.definitions(screen)?);
-        self.open_with(places, options, screen)
-    }
-
-    fn open_with(
-        &self,
-        places: &[PathBuf],
-        mut options: OpenOptions,
-        screen: &Screen,
-    ) -> anyhow::Result<Box<dyn Recording>> {
+    fn options(&self, purpose: Purpose, screen: &Screen) -> anyhow::Result<OpenOptions> {
+        let mut options = purpose.options(self.definitions(screen)?);
         if self.no_limits {
             options.limits = DecompressionLimits::NONE;
         }
         let told = screen.clone();
         options.notices = Notices::to(move |sentence| told.note(sentence));
+        Ok(options)
+    }
+
+    /// Opens one place, or several as one.
+    pub fn open(
+        &self,
+        places: &[PathBuf],
+        purpose: Purpose,
+        screen: &Screen,
+    ) -> anyhow::Result<Box<dyn Recording>> {
+        let options = self.options(purpose, screen)?;
         if places.iter().any(|place| may_be_unpacked(place)) {
             clean_up_on_interrupt();
         }
@@ -423,6 +367,18 @@ impl FileOpening {
         }
         Ok(recording)
     }
+}
+
+/// A remote file is not seen to grow: only what it holds when opened is read.
+fn refuse_to_follow_elsewhere(places: &[PathBuf]) -> anyhow::Result<()> {
+    let is_elsewhere = |place: &PathBuf| is_address(place) && !is_robot(place);
+    if places.iter().any(is_elsewhere) {
+        return Err(Usage::error(
+            "--follow takes running robots and files on this machine; a file elsewhere is not seen to grow: \
+             leave --follow out to print what it holds by now",
+        ));
+    }
+    Ok(())
 }
 
 /// A time above zero: seconds, or with a unit.
@@ -437,21 +393,6 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
         .and_then(|seconds| Duration::try_from_secs_f64(seconds * unit).ok())
         .filter(|time| !time.is_zero())
         .ok_or_else(|| "give a time, such as 10, 500ms, 30s, 5m or 1h".to_owned())
-}
-
-fn unmapped_with(definitions: Definitions) -> OpenOptions {
-    OpenOptions {
-        map: false,
-        map_pages: false,
-        ..options_with(definitions)
-    }
-}
-
-fn options_with(definitions: Definitions) -> OpenOptions {
-    OpenOptions {
-        definitions,
-        ..OpenOptions::default()
-    }
 }
 
 /// Whether a place may be, or may contain, a file that is unpacked to a temporary one before it is read.
@@ -507,27 +448,18 @@ fn note_missing(recording: &dyn Recording, definitions: &Definitions, screen: &S
     }
 }
 
-/// Opens one place.
-pub fn open(place: &Path) -> anyhow::Result<Box<dyn Recording>> {
-    open_one(place, &OpenOptions::default())
-}
-
-/// Opens one place without mapping anything of it.
-pub fn open_unmapped(place: &Path) -> anyhow::Result<Box<dyn Recording>> {
-    open_one(place, &unmapped_with(Definitions::standard()))
-}
-
-/// Opens a place, with an error that includes a way on.
-fn open_one(place: &Path, options: &OpenOptions) -> anyhow::Result<Box<dyn Recording>> {
+/// Opens one recording with the standard types, without a word on the screen.
+pub fn open(place: &Path, purpose: Purpose) -> anyhow::Result<Box<dyn Recording>> {
     openable(place)?;
-    asof::formats::open_with(place, options).map_err(explained)
+    let options = purpose.options(Definitions::standard());
+    asof::formats::open_with(place, &options).map_err(explained)
 }
 
 /// Rejects a place that can never be opened, with the reason; others are not written to from here on.
 fn openable(place: &Path) -> anyhow::Result<()> {
     if let Some(scheme) = scheme_of(place).filter(|scheme| !is_remote(scheme)) {
         let place = shown_place(place);
-        if live::is_robot(Path::new(&place)) {
+        if is_robot(Path::new(&place)) {
             return Err(anyhow!(
                 "cannot open {place}: it is a running robot, and this command is for recordings; record it first: \
                  asof record {place} -o run.mcap"
@@ -569,6 +501,22 @@ fn explained(error: SourceError) -> anyhow::Error {
         _ => return error.into(),
     };
     anyhow::Error::new(error).context(line)
+}
+
+/// The name of a recording as shown: without its folders, or the secrets of an address.
+pub fn shown_name(place: &Path) -> String {
+    let text = place.display().to_string();
+    if is_robot(place) {
+        return text;
+    }
+    let text = match text.split_once("://") {
+        Some((_, rest)) => rest.split(['?', '#']).next().unwrap_or(rest),
+        None => &text,
+    };
+    let last = Path::new(text).file_name();
+    let name = last.map_or_else(|| text.into(), std::ffi::OsStr::to_string_lossy);
+    // Without a path, an address is a host, and what precedes it is for the host alone.
+    name.rsplit('@').next().unwrap_or(&name).to_owned()
 }
 
 /// A place as shown in messages: an address may carry a password or a signature.

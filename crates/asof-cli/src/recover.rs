@@ -9,7 +9,7 @@ use asof::formats::McapWriterOptions;
 use clap::Args;
 
 use super::Outcome;
-use super::place::FileOpening;
+use super::place::{FileOpening, Purpose};
 use super::screen::{Palette, Screen};
 use super::writing::{CompressionChoice, tell};
 use asof::text::{bytes, counted};
@@ -57,9 +57,8 @@ impl Recover {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
         refuse_other_format(&self.output)?;
         refuse_input(&self.place, &self.output, "recovered")?;
-        let definitions = self.opening.definitions(screen)?;
         let places = std::slice::from_ref(&self.place);
-        let file = self.opening.open_once(places, definitions, screen)?;
+        let file = self.opening.open(places, Purpose::ReadOnce, screen)?;
         let file = Recording::new(file, places).with_progress(screen.reports(BAR));
         let options = RecoverOptions {
             writer: McapWriterOptions {

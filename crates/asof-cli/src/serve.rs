@@ -23,9 +23,9 @@ use super::description::described;
 use super::dropped::Dropped;
 use super::failure::Usage;
 use super::fleet::{CataloguePlace, FleetList};
-use super::live::{Snapshots, is_robot};
+use super::live::Snapshots;
 use super::memory;
-use super::place::{Opening, Wanted};
+use super::place::{Opening, Purpose, Wanted, robots_in, shown_name};
 use super::screen::{Screen, output};
 use super::select::{Patterns, parse_patterns};
 use super::signals;
@@ -146,7 +146,7 @@ pub struct Serving {
 
 impl Serve {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        let has_robot = self.places.iter().any(|place| is_robot(place));
+        let has_robot = robots_in(&self.places).next().is_some();
         if self.topics.is_some() && !has_robot {
             screen.note("--topics is for running robots, and has no effect on recordings");
         }
@@ -233,12 +233,14 @@ impl Serve {
             return Ok((nothing()?, Vec::new()));
         }
         if !self.compare.is_wanted() {
-            let recording = self.opening.open_served(&self.places, wanted, screen)?;
+            let recording = self
+                .opening
+                .open(&self.places, wanted, Purpose::Serve, screen)?;
             return Ok((recording, Vec::new()));
         }
         let compared = self.compare.open(&self.places, |place| {
             self.opening
-                .open_served(std::slice::from_ref(place), wanted, screen)
+                .open(std::slice::from_ref(place), wanted, Purpose::Serve, screen)
         })?;
         Ok((compared.recording, compared.robots))
     }
@@ -253,7 +255,7 @@ impl Serve {
             fleet.catalogue().existing_head()?;
             return Ok(Some(fleet));
         }
-        if self.compare.is_wanted() || is_robot(place) {
+        if self.compare.is_wanted() {
             return Ok(None);
         }
         self.catalogue.if_there(place)
@@ -503,22 +505,6 @@ fn layout_in(file: &Path) -> anyhow::Result<String> {
 
 /// The largest layout, which is sent to every page.
 const MOST_LAYOUT: usize = 1 << 20;
-
-/// The name of a recording as shown: without its folders, or the secrets of an address.
-fn shown_name(place: &Path) -> String {
-    let text = place.display().to_string();
-    if is_robot(place) {
-        return text;
-    }
-    let text = match text.split_once("://") {
-        Some((_, rest)) => rest.split(['?', '#']).next().unwrap_or(rest),
-        None => &text,
-    };
-    let last = Path::new(text).file_name();
-    let name = last.map_or_else(|| text.into(), std::ffi::OsStr::to_string_lossy);
-    // Without a path, an address is a host, and what precedes it is for the host alone.
-    name.rsplit('@').next().unwrap_or(&name).to_owned()
-}
 
 /// How often the cache is written to its folder: a server that is killed loses no more than that.
 const KEEP_EVERY: Duration = Duration::from_secs(20);

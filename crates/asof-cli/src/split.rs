@@ -9,7 +9,7 @@ use clap::{ArgGroup, Args};
 use jiff::SignedDuration;
 
 use super::Outcome;
-use super::place::FileOpening;
+use super::place::{FileOpening, Purpose};
 use super::screen::{Palette, Screen};
 use super::select::Select;
 use super::writing::{Chunks, parse_size, tell};
@@ -69,8 +69,7 @@ const BAR: &str = "splitting [{bar:40}] {human_pos}/{human_len} messages";
 impl Split {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
         self.chunks.check(screen);
-        let definitions = self.opening.definitions(screen)?;
-        let recording = self.opening.open_once(&self.places, definitions, screen)?;
+        let recording = self.opening.open(&self.places, Purpose::ReadOnce, screen)?;
         let recording = Recording::new(recording, &self.places).with_progress(screen.reports(BAR));
         let cut = match (self.duration, self.size) {
             (Some(nanos), _) => Cut::Duration(nanos),

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::Outcome;
 use super::cat::tell_problems;
 use super::failure::Usage;
-use super::place::{Opening, Wanted};
+use super::place::{Opening, Purpose, Wanted};
 use super::poses;
 use super::screen::{Screen, output};
 use super::select::{Patterns, TopicChoice, parse_patterns};
@@ -219,17 +219,21 @@ impl Tf {
             asof::tf::feeds_transforms(channel) && patterns.as_ref().is_none_or(is_chosen)
         });
         if self.follow || self.monitor {
-            let file = self.opening.open_wanted(&self.places, &wanted, screen)?;
+            let file = self
+                .opening
+                .open(&self.places, &wanted, Purpose::Read, screen)?;
             return self.go_on(&choice, &*file, screen);
         }
         let file = match self.at {
             // For a time before now, listen long enough for it to be known.
             Some(_) => {
                 self.opening
-                    .look_back(&self.places, &wanted, self.at, screen)?
+                    .open_as_of(&self.places, &wanted, self.at, screen)?
                     .0
             }
-            None => self.opening.look_at(&self.places, &wanted, screen)?,
+            None => self
+                .opening
+                .open(&self.places, &wanted, Purpose::Look, screen)?,
         };
         let summary = file.summary();
         let topics = choice.topics(&self.places[0], &*file, screen);
@@ -348,7 +352,9 @@ impl Tf {
     /// Writes the poses of a topic.
     fn poses(&self, topic: &str, screen: &Screen) -> anyhow::Result<Outcome> {
         let wanted = Wanted::named([&topic.to_owned()]);
-        let file = self.opening.look_at(&self.places, &wanted, screen)?;
+        let file = self
+            .opening
+            .open(&self.places, &wanted, Purpose::Look, screen)?;
         let summary = file.summary();
         let known = summary.topics();
         if !known.contains(&topic) {

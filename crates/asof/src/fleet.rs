@@ -98,7 +98,7 @@ impl Fleet {
         })
     }
 
-    /// The fleet of a place that has a catalogue; `None` for a file, or without a catalogue.
+    /// The fleet of a place that has a catalogue; `None` for a file or a robot, or without a catalogue.
     ///
     /// # Errors
     /// When the address is not valid, or the catalogue cannot be read.
@@ -107,7 +107,8 @@ impl Fleet {
         options: FleetOptions,
     ) -> Result<Option<Self>, Error> {
         let place = place.as_ref();
-        if !place.is_dir() && !is_bucket(place) {
+        let is_robot = place.to_str().is_some_and(crate::is_robot);
+        if is_robot || !place.is_dir() && !is_bucket(place) {
             return Ok(None);
         }
         let fleet = Fleet::new(place, options)?;

@@ -19,7 +19,7 @@ use reports::write_text;
 use super::Outcome;
 use super::cat::tell_problems;
 use super::failure::{Failures, Usage};
-use super::place::{Opening, Wanted};
+use super::place::{Opening, Purpose, Wanted};
 use super::screen::{Screen, output};
 
 /// Check recordings against expectations, as tests check code
@@ -132,7 +132,9 @@ impl Check {
         screen: &Screen,
     ) -> anyhow::Result<(CheckReport, bool)> {
         let places = [place.to_owned()];
-        let recording = self.opening.look_at(&places, &Wanted::all(), screen)?;
+        let recording = self
+            .opening
+            .open(&places, &Wanted::all(), Purpose::Look, screen)?;
         let recording = Recording::new(recording, &places);
         let report = recording.check(expectations)?;
         let problems = recording.problems();
@@ -150,7 +152,9 @@ impl Check {
             return Err(Usage::error("expectations are proposed from one recording"));
         };
         let places = [place.clone()];
-        let recording = self.opening.look_at(&places, &Wanted::all(), screen)?;
+        let recording = self
+            .opening
+            .open(&places, &Wanted::all(), Purpose::Look, screen)?;
         let recording = Recording::new(recording, &places);
         let expectations = recording.expectations()?;
         let text = expectations.to_toml()?;

@@ -7,7 +7,7 @@ use asof::text::counted;
 use asof::{Fleet, FleetOptions, FleetRecording};
 
 use super::CataloguePlace;
-use crate::place::Opening;
+use crate::place::{Opening, Purpose};
 use crate::screen::Screen;
 
 /// The recordings of a folder or bucket that has a catalogue; `None` where it has none. Their contents are known, and each is
@@ -20,7 +20,7 @@ pub fn recordings_of(
     screen: &Screen,
 ) -> anyhow::Result<Option<Vec<FleetRecording>>> {
     let options = FleetOptions {
-        open: opening.unmapped(screen)?,
+        open: opening.options(Purpose::Hold, screen)?,
         ..catalogue.options()
     };
     let Some(fleet) = Fleet::if_indexed(place, options)? else {

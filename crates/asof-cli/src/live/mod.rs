@@ -396,11 +396,6 @@ pub enum Place {
     Recording(String, Box<dyn Recording>),
 }
 
-/// Whether a place is a running robot.
-pub fn is_robot(place: &std::path::Path) -> bool {
-    place.to_str().is_some_and(asof::is_robot)
-}
-
 /// How the stamps of a topic stand to the arrival of its messages, for programs.
 #[cfg(feature = "live")]
 fn stamps_as_json(stamps: &asof::live::StampHealth) -> serde_json::Value {

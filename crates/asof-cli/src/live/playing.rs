@@ -11,7 +11,7 @@ use ratatui::crossterm::terminal;
 use super::{Connection, Play};
 use crate::Outcome;
 use crate::failure::Usage;
-use crate::place::FileOpening;
+use crate::place::{FileOpening, Purpose};
 use crate::screen::Screen;
 
 /// How often due messages are published.
@@ -31,7 +31,7 @@ pub fn run(verb: &Play, screen: &Screen) -> anyhow::Result<Outcome> {
         ));
     }
     let opening = FileOpening::default();
-    let file = opening.open_unmapped(&verb.places, screen)?;
+    let file = opening.open(&verb.places, Purpose::Hold, screen)?;
     let recording = Recording::new(file, &verb.places);
     let options = PlayOptions {
         query: verb.select.query(&verb.places[0], &recording, screen),

@@ -13,9 +13,8 @@ use asof::record::{RecordOptions, Recorder, SnapshotOptions};
 use asof_serve::SnapshotTaker;
 use clap::Args;
 
-use super::is_robot;
 use crate::failure::Usage;
-use crate::place::{Opening, parse_time};
+use crate::place::{Opening, parse_time, robots_in};
 use crate::screen::Screen;
 use crate::select::Patterns;
 use crate::writing::parse_size;
@@ -59,7 +58,7 @@ impl Snapshots {
         let Some(path) = &self.path else {
             return Ok(None);
         };
-        let robots: Vec<&PathBuf> = places.iter().filter(|place| is_robot(place)).collect();
+        let robots: Vec<&PathBuf> = robots_in(places).collect();
         let [robot] = robots[..] else {
             let text = format!(
                 "--snapshots is for one running robot, and {} named",

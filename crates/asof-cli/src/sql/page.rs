@@ -14,8 +14,7 @@ use asof_serve::{QueryAnswer, QueryColumn, QueryEngine, QueryKind, QueryLimits, 
 
 use super::running::{Placed, labels_of, opened};
 use crate::fleet::CataloguePlace;
-use crate::live::is_robot;
-use crate::place::Opening;
+use crate::place::{Opening, robots_in};
 use crate::screen::Screen;
 use asof::rows::{Reader, write, write_json_text};
 use asof::text::counted;
@@ -41,7 +40,7 @@ impl PageQueries {
         opening: &Opening,
         screen: &Screen,
     ) -> Option<Arc<Self>> {
-        if places.is_empty() || places.iter().any(|place| is_robot(place)) {
+        if places.is_empty() || robots_in(places).next().is_some() {
             return None;
         }
         Some(Arc::new(PageQueries {

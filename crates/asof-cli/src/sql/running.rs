@@ -17,7 +17,7 @@ use crate::Outcome;
 use crate::cat::tell_problems;
 use crate::failure::Usage;
 use crate::fleet::{CataloguePlace, recordings_of};
-use crate::place::{Opening, Wanted};
+use crate::place::{Opening, Purpose, Wanted};
 use crate::screen::Screen;
 use crate::signals;
 use asof::export::Container;
@@ -182,7 +182,7 @@ pub fn opened(
             ));
         }
         let only = std::slice::from_ref(place);
-        let recording = opening.look_at_slices(only, &Wanted::all(), screen)?;
+        let recording = opening.open(only, &Wanted::all(), Purpose::LookInSlices, screen)?;
         let mut name = asof::formats::without_secrets(&place.display().to_string());
         while recordings.iter().any(|known| known.name == name) {
             name.push('\'');
