@@ -10,6 +10,7 @@ import { createRequire } from "node:module";
 import { files } from "./browser_files.mjs";
 import { makeLarge, playHeavy } from "./browser_times.mjs";
 import { panels } from "./browser_panels.mjs";
+import { truth } from "./browser_truth.mjs";
 import { mcap } from "./mcap.mjs";
 
 const axe = fs.readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
@@ -46,7 +47,7 @@ async function open(url, options = {}) {
   for (const file of process.env.ASOF_PAGE ? ["app.js", "scene.js", "meshes.js", "app.css"] : [])
     await context.route(`**/${file}`, (route) => route.fulfill({ path: path.join(process.env.ASOF_PAGE, file) }));
   const page = await context.newPage();
-  page.setDefaultTimeout(90000);
+  page.setDefaultTimeout(Number(process.env.ASOF_PATIENCE ?? 90000));
   const complaints = [];
   page.on("console", (message) => {
     // Software rendering is slow, and says so.
@@ -72,7 +73,7 @@ async function step(name, work) {
 }
 
 /** Waits until it holds. */
-async function until(what, test, timeout = 90000) {
+async function until(what, test, timeout = Number(process.env.ASOF_PATIENCE ?? 90000)) {
   const end = performance.now() + timeout;
   while (performance.now() < end) {
     if (await test()) return;
@@ -445,6 +446,7 @@ await step("a constant is plotted around itself", async () => {
 });
 
 await files({ step, until, open, serve, barriers, path_of, position, hues });
+await truth({ demo, step, until, open, serve, path_of, position, hues, pixels, barriers, servers });
 await panels({ demo, step, until, open, serve, barriers, path_of, pixels, hues });
 
 /** A file in the tests' own folder. */

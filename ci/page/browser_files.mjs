@@ -73,7 +73,7 @@ async function dropped({ step, until, open, serve, path_of, position }) {
     await drop([["broken.mcap", Buffer.from("nothing of the kind").toString("base64")]]);
     await view.page.locator(".toast", { hasText: "broken.mcap" }).waitFor({ state: "attached" });
     await drop([["mine.mcap", bytes]]);
-    await view.page.waitForURL((now) => now.port !== new URL(url).port);
+    await view.page.waitForURL((now) => now.pathname.startsWith("/r/"));
     await until("it plays", async () => (await position(view.page)) > 0.2);
     assert.equal(await view.page.locator(".top .name").innerText(), "mine.mcap");
     // A file that is not a recording is refused, and the browser says so.
@@ -103,7 +103,7 @@ async function dropped({ step, until, open, serve, path_of, position }) {
     await view.page.locator(".drop").evaluate((over) => new MutationObserver(() => window.said(over.innerText)).observe(over, { childList: true }));
     const [chooser] = await Promise.all([view.page.waitForEvent("filechooser"), view.page.getByRole("button", { name: "Open" }).click()]);
     await chooser.setFiles(path_of("large-drop.mcap"));
-    await view.page.waitForURL((now) => now.port !== new URL(url).port, { timeout: 120_000 });
+    await view.page.waitForURL((now) => now.pathname.startsWith("/r/"), { timeout: 120_000 });
     await view.page.locator(".line", { hasText: "all of it came" }).waitFor();
     assert.ok(said.some((text) => /Copying large-drop\.mcap: [\d.]+ MB of 240 MB/.test(text)), said.join(" | "));
     assert.ok(taken < 100, `${taken.toFixed(0)} MB were held of 240`);
@@ -159,9 +159,16 @@ async function fleet({ step, until, open, serve, path_of, barriers, position }) 
     await page.keyboard.press("Tab");
     await page.keyboard.press("Tab");
     await page.keyboard.press("Enter");
-    await page.waitForURL((now) => now.port !== new URL(url).port);
+    await page.waitForURL((now) => now.pathname.startsWith("/r/"));
     await until("it plays", async () => (await position(page)) > 0.2);
-    await page.goBack();
+    // A path of the same server: what the browser keeps is kept, and there is a way back.
+    assert.equal(new URL(page.url()).origin, new URL(url).origin);
+    assert.equal(new URL(page.url()).pathname, "/r/r1:run.mcap/");
+    await page.getByRole("button", { name: "Open", exact: true }).waitFor();
+    assert.deepEqual(await barriers(page), []);
+    await page.reload();
+    await until("it plays again", async () => (await position(page)) > 0.2);
+    await page.getByRole("link", { name: "fleet" }).click();
     await until("the list is back", async () => (await rows.count()) === 3);
     // A time that cannot be read is refused, and the browser says so.
     assert.deepEqual(view.complaints.filter((text) => !/400/.test(text)), []);

@@ -124,9 +124,12 @@ async function plots({ step, until, barriers, pixels }, page) {
   await step("the figures of what is seen are those of the line", async () => {
     await plot.getByRole("button", { name: "Statistics of the visible range" }).click();
     const row = plot.locator(".figures tr", { hasText: "2*a + 10" }).locator("td");
-    await until("three figures", async () => (await row.count()) === 3);
-    const [least, most, mean] = (await row.allInnerTexts()).map(Number);
-    assert.ok(least <= mean && mean <= most && least > 8, `${least} ${mean} ${most}`);
+    await until("seven figures", async () => (await row.count()) === 7);
+    const [least, most, mean, deviation, low, middle, high] = (await row.allInnerTexts()).map(Number);
+    assert.ok(least <= mean && mean <= most && least > 8 && deviation > 0, `${least} ${mean} ${most} ${deviation}`);
+    assert.ok(least <= low && low <= middle && middle <= high && high <= most, `${low} ${middle} ${high}`);
+    // The plot keeps its room.
+    assert.ok((await plot.locator(".plot-area").boundingBox()).height >= 40);
   });
   await step("a plot is saved as a drawing, a picture and a table", async () => {
     for (const [name, start] of [["SVG drawing", /^<svg .*<path d="M/s], ["PNG picture", /^.PNG/s], ["CSV table", /^time,/]]) {
@@ -210,9 +213,13 @@ async function space({ step, until, open, serve, path_of, hues }) {
     await until("one ring is red, the other is blue", async () => (await seen()).red > 20 && (await seen()).blue > 20);
     const area = await view.page.locator(".scene canvas").boundingBox();
     await view.page.mouse.click(area.x + area.width / 2, area.y + area.height / 2);
-    const message = view.page.locator(".panel[data-kind=raw]");
-    await message.waitFor();
-    assert.equal(await message.locator("select.title").inputValue(), "/box");
+    const message = view.page.getByRole("dialog", { name: "Message on /box" });
+    await message.getByText("visualization_msgs/Marker").waitFor();
+    const panels = await view.page.locator(".panel").count();
+    await message.getByRole("button", { name: "Open as a panel" }).click();
+    await until("a panel", async () => (await view.page.locator(".panel").count()) === panels + 1);
+    assert.equal(await view.page.locator(".panel[data-kind=raw] select.title").inputValue(), "/box");
+    assert.equal(await message.count(), 0);
     assert.deepEqual(view.complaints, []);
     await view.close();
   });

@@ -1,3 +1,4 @@
+import { base } from "./base";
 import type { Context } from "./context";
 import { h } from "./dom";
 
@@ -70,7 +71,7 @@ export class Annotations {
 
   private async ask(path: string, parameters: Record<string, string | number>, method: string): Promise<void> {
     const query = new URLSearchParams(Object.entries(parameters).map(([key, value]) => [key, String(value)]));
-    const response = await fetch(`/api/annotations${path}?${query}`, { method });
+    const response = await fetch(`${base}api/annotations${path}?${query}`, { method });
     const answer = (await response.json()) as Note[] | { error: string };
     if (!Array.isArray(answer)) throw new Error(answer.error);
     this.notes = answer;

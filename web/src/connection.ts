@@ -1,3 +1,5 @@
+import { base } from "./base";
+import { parseExact } from "./exact";
 import type { Edge, Form, PlayState, Problem, Shown, Summary, Topic, Window } from "./types";
 
 type Told = {
@@ -11,6 +13,8 @@ type Told = {
   window: Window;
   error: string;
   connected: boolean;
+  /** Why the server does not show this recording. */
+  refused: string;
 };
 
 type Listener = (shown: Shown) => void;
@@ -53,7 +57,7 @@ export class Connection {
 
   connect(): void {
     const scheme = location.protocol === "https:" ? "wss" : "ws";
-    const socket = new WebSocket(`${scheme}://${location.host}/ws`, "asof.v1");
+    const socket = new WebSocket(`${scheme}://${location.host}${base}ws`, "asof.v1");
     socket.binaryType = "arraybuffer";
     this.socket = socket;
     socket.onopen = () => {
@@ -69,9 +73,18 @@ export class Connection {
     socket.onmessage = (event) => this.receive(event.data as string | ArrayBuffer);
     socket.onclose = () => {
       this.tell("connected", false);
+      void this.askWhy();
       setTimeout(() => this.connect(), this.wait);
       this.wait = Math.min(this.wait * 2, 5000);
     };
+  }
+
+  /** A WebSocket that fails does not say why: a request does. */
+  private async askWhy(): Promise<void> {
+    const response = await fetch(`${base}api/summary`).catch(() => undefined);
+    if (!response || response.status !== 400) return;
+    const { error } = (await response.json()) as { error?: string };
+    if (error) this.tell("refused", error);
   }
 
   on<K extends keyof Told>(what: K, listener: (value: Told[K]) => void): () => void {
@@ -213,7 +226,7 @@ export class Connection {
   }
 
   private receive(data: string | ArrayBuffer): void {
-    const message = typeof data === "string" ? JSON.parse(data) : headOf(data);
+    const message = typeof data === "string" ? (data.includes('"form":"json"') ? parseExact<ReturnType<typeof JSON.parse>>(data) : JSON.parse(data)) : headOf(data);
     switch (message.op) {
       case "hello":
         this.summary = message.summary;
@@ -273,11 +286,12 @@ function headOf(data: ArrayBuffer): Shown {
   return head;
 }
 
-export async function ask<T>(path: string, parameters: Record<string, string | number>, signal?: AbortSignal): Promise<T> {
+/** What the server answers, with whole numbers of any size where `parse` keeps them. */
+export async function ask<T>(path: string, parameters: Record<string, string | number>, signal?: AbortSignal, parse: (text: string) => unknown = JSON.parse): Promise<T> {
   const query = new URLSearchParams(Object.entries(parameters).map(([key, value]) => [key, String(value)]));
-  const response = await fetch(`/api/${path}?${query}`, { signal });
-  const answer = await response.json();
-  if (answer && typeof answer === "object" && "error" in answer) throw new Error(answer.error);
+  const response = await fetch(`${base}api/${path}?${query}`, { signal });
+  const answer = parse(await response.text());
+  if (answer && typeof answer === "object" && "error" in answer) throw new Error(String(answer.error));
   return answer as T;
 }
 
@@ -347,7 +361,7 @@ export async function columns(
   signal: AbortSignal,
 ): Promise<string | undefined> {
   const query = new URLSearchParams(Object.entries(parameters).map(([key, value]) => [key, String(value)]));
-  const response = await fetch(`/api/${path}?${query}`, { signal });
+  const response = await fetch(`${base}api/${path}?${query}`, { signal });
   if (!response.ok || !response.body) return (await response.json()).error ?? response.statusText;
   const reader = response.body.getReader();
   let held = new Uint8Array(0);

@@ -13,6 +13,8 @@ export interface Context {
   annotations?: Annotations;
   /** Adds a panel beside those that are there. */
   add: (panel: PanelSpec) => void;
+  /** The fields of the first panel of a kind, if there is one. */
+  fieldsOf: (kind: string) => { topic: string; path: string }[] | undefined;
   /** Keeps the layout, after a panel has changed its settings. */
   save: () => void;
 }
@@ -40,7 +42,7 @@ export class View {
     for (const listener of this.listeners) listener();
   }
 
-  /** The ends have moved. A view of everything stays one; another goes along if somebody follows, as far as it must if not. */
+  /** The ends have moved. A view of everything stays one; another moves along while the robot is followed, else as far as it must. */
   move(from: number, to: number, follows: boolean): void {
     const [isWhole, by] = [this.isWhole(), to - this.to];
     this.from = from;

@@ -1,6 +1,6 @@
 import type { Context } from "./context";
 import { button, h } from "./dom";
-import { type Clock, count, time } from "./format";
+import { type Clock, count, counted, time } from "./format";
 import { stretchChoice } from "./stretches";
 import type { PlayState } from "./types";
 
@@ -45,10 +45,11 @@ export function controls(context: Context, setClock: (clock: Clock) => void) {
       toggle.setAttribute("aria-pressed", String(isOn));
     }
     speed.value = state.speed === null ? "" : String(state.speed);
-    const lost = Object.values(state.dropped).reduce((a, b) => a + b, 0);
-    dropped.hidden = lost === 0;
-    dropped.textContent = `${count(lost)} skipped`;
-    dropped.title = "This page was too slow for them; the latest message of each topic was shown instead.";
+    const lost = Object.entries(state.dropped).filter(([, times]) => times > 0).sort((a, b) => b[1] - a[1]);
+    dropped.hidden = lost.length === 0;
+    const all = lost.map(([topic, times]) => `${count(times)} of ${topic}`);
+    dropped.textContent = `skipped ${all[0] ?? ""}${all.length > 1 ? ` and of ${counted(all.length - 1, "other topic")}` : ""}`;
+    dropped.title = ["This page was too slow for them; the latest message of each topic was shown instead.", ...all].join("\n");
     document.documentElement.dataset.state = state.state;
     live.setAttribute("aria-pressed", String(Boolean(state.following)));
     gone.hidden = !state.gone;

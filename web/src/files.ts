@@ -1,11 +1,9 @@
+import { home } from "./base";
 import type { Context } from "./context";
 import { h } from "./dom";
 import { bytes } from "./format";
 
-/**
- * Opens files from the person's own disk: they are copied to the server, which is on the same machine, and looked at there.
- * Several are laid beside each other from their starts.
- */
+/** Opens files from the person's own disk: they are copied to the server, and shown there. Several are shown side by side from their starts. */
 export class Files {
   readonly canOpen: boolean;
   private most: number;
@@ -37,12 +35,12 @@ export class Files {
       let done = 0;
       for (const file of files) {
         const query = new URLSearchParams({ name: file.name, ...(look !== undefined && { look: String(look) }) });
-        const answer = await this.send(`/api/files?${query}`, file, (sent) => this.tell(`Copying ${file.name}: ${bytes(done + sent)} of ${bytes(size)}`));
+        const answer = await this.send(`${home}api/files?${query}`, file, (sent) => this.tell(`Copying ${file.name}: ${bytes(done + sent)} of ${bytes(size)}`));
         look = Number(answer.look);
         done += file.size;
       }
       this.tell("Opening …");
-      const { url } = await this.send(`/api/files/open?look=${look}`, undefined, () => undefined);
+      const { url } = await this.send(`${home}api/files/open?look=${look}`, undefined, () => undefined);
       location.href = String(url);
     } catch (error) {
       this.over.hidden = true;

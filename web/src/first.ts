@@ -52,8 +52,8 @@ export function first(summary: Summary): Tree | undefined {
   const has = (...roles: string[]) => summary.topics.filter((topic) => roles.includes(topic.role ?? "") && topic.messages !== 0);
   const space = has(...SPACE);
   const panels: PanelSpec[] = has("image").slice(0, 2).map((topic) => ({ kind: "image", topic: topic.topic }));
-  const plot = firstPlot(summary);
-  if (plot) panels.push(plot);
+  const plots = plotsOf(summary);
+  panels.push(...plots.slice(0, 1));
   const [gps, log] = [has("gps")[0], has("log")[0]];
   if (gps) panels.push({ kind: "map", topic: gps.topic });
   if (log) panels.push({ kind: "log", topic: log.topic });
@@ -63,6 +63,7 @@ export function first(summary: Summary): Tree | undefined {
   const shown = new Set(panels.flatMap((panel) => [panel.topic, ...(panel.fields ?? []).map((field) => field.topic)]));
   const others = summary.topics.filter((topic) => topic.messages !== 0 && !shown.has(topic.topic));
   const enough = space.length > 0 ? 0 : 2;
+  panels.push(...plots.slice(1, 1 + Math.max(0, enough - panels.length)));
   for (const other of others.slice(0, Math.max(0, enough - panels.length))) panels.push({ kind: "raw", topic: other.topic });
   if (panels.length === 0 && space.length === 0) return undefined;
   return arranged(panels, space.length > 0);
@@ -71,7 +72,7 @@ export function first(summary: Summary): Tree | undefined {
 /** Several recordings: what lies in space and what is plotted together, everything else side by side. */
 function beside(summary: Summary, prefixes: string[]): Tree | undefined {
   const parts = prefixes.map((prefix) => ({ ...summary, prefixes: [], topics: summary.topics.filter(({ topic }) => topic.startsWith(`${prefix}/`)) }));
-  const fields = parts.flatMap((part) => (firstPlot(part)?.fields ?? []).slice(0, 2));
+  const fields = parts.flatMap((part) => (plotsOf(part)[0]?.fields ?? []).slice(0, 2));
   const hasSpace = summary.topics.some(({ role, messages }) => SPACE.includes(role ?? "") && messages !== 0);
   const together: PanelSpec[] = [...(hasSpace ? [{ kind: "scene" }] : []), ...(fields.length > 0 ? [{ kind: "plot", fields }] : [])];
   const each = parts.flatMap((part) => {
@@ -100,10 +101,12 @@ function arranged(panels: PanelSpec[], hasSpace: boolean): Tree | undefined {
   return right ? { split: "row", share: 0.58, first: scene, second: right } : scene;
 }
 
-/** Velocity, if the robot says how fast it wants to go or goes; else the first numbers that its schemas know to be some. */
-function firstPlot(summary: Summary): PanelSpec | undefined {
-  const filled = summary.topics.filter((topic) => topic.messages !== 0 && topic.plot && topic.plot.length > 0);
-  const rank = (topic: Topic) => (topic.role === "velocity" ? 0 : /linear|velocity/.test(topic.plot?.[0] ?? "") ? 1 : topic.role === "pose" ? 2 : 3);
-  const [best] = filled.sort((a, b) => rank(a) - rank(b));
-  return best && { kind: "plot", fields: (best.plot ?? []).map((path) => ({ topic: best.topic, path })) };
+/** What varies, once the server has said so; until then what its types make likely: odometry before commands. */
+function plotsOf(summary: Summary): PanelSpec[] {
+  const known = new Set(summary.topics.map(({ topic }) => topic));
+  const plot = (topic: string, paths: string[]): PanelSpec => ({ kind: "plot", fields: paths.map((path) => ({ topic, path })) });
+  if (summary.plots) return summary.plots.filter(({ topic }) => known.has(topic)).map(({ topic, fields }) => plot(topic, fields));
+  const filled = summary.topics.filter((topic) => (topic.messages === null || topic.messages > 1) && topic.plot && topic.plot.length > 0);
+  const rank = (topic: Topic) => (/linear|velocity/.test(topic.plot?.[0] ?? "") && topic.role === "pose" ? 0 : topic.role === "pose" ? 1 : topic.role === "velocity" ? 3 : 2);
+  return filled.sort((a, b) => rank(a) - rank(b)).slice(0, 1).map((topic) => plot(topic.topic, topic.plot ?? []));
 }

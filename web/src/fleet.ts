@@ -1,6 +1,7 @@
+import { home } from "./base";
 import type { Context } from "./context";
 import { h } from "./dom";
-import { bytes, count, span } from "./format";
+import { bytes, count, counted, span } from "./format";
 
 /** A recording of the list, as the server tells it. */
 interface Listed {
@@ -42,7 +43,7 @@ export function fleetList({ connection, summary }: Context): HTMLElement {
     const said = [...new FormData(form)].filter(([, value]) => value !== "").map(([name, value]) => [name, String(value)]);
     const query = new URLSearchParams([...said, ["from", String(from)]]);
     try {
-      const response = await fetch(`/api/recordings?${query}`);
+      const response = await fetch(`${home}api/recordings?${query}`);
       const answer = (await response.json()) as { total: number; recordings: Listed[]; error?: string };
       if (mine !== asked) return;
       if (!response.ok) throw new Error(answer.error ?? response.statusText);
@@ -66,13 +67,13 @@ export function fleetList({ connection, summary }: Context): HTMLElement {
     rows.append(...found.map((one) => row(one, () => void open(one.recording))));
     shown = from + found.length;
     more.hidden = shown >= total;
-    told.textContent = total === 0 ? "No recording matches" : `${count(total)} ${total === 1 ? "recording" : "recordings"}`;
+    told.textContent = total === 0 ? "No recording matches" : counted(total, "recording");
   }
 
   async function open(recording: string): Promise<void> {
     told.textContent = `Opening ${recording} …`;
     try {
-      const response = await fetch(`/api/recordings/open?${new URLSearchParams({ recording })}`, { method: "POST" });
+      const response = await fetch(`${home}api/recordings/open?${new URLSearchParams({ recording })}`, { method: "POST" });
       const answer = (await response.json()) as { url?: string; error?: string };
       if (!response.ok || !answer.url) throw new Error(answer.error ?? response.statusText);
       location.href = answer.url;
@@ -94,7 +95,7 @@ export function fleetList({ connection, summary }: Context): HTMLElement {
 function row(one: Listed, open: () => void): HTMLElement {
   const tags = Object.entries(one.tags).map(([key, value]) => `${key}=${value}`);
   const name = h("button", { class: "plain text open", title: `Open ${one.recording}`, onclick: open }, one.recording);
-  const wrong = one.problems > 0 ? h("span", { class: "bad", role: "img", "aria-label": `${one.problems} ${one.problems === 1 ? "problem" : "problems"}`, title: `${one.problems} ${one.problems === 1 ? "problem" : "problems"}: see asof doctor` }, " ⚠") : null;
+  const wrong = one.problems > 0 ? h("span", { class: "bad", role: "img", "aria-label": counted(one.problems, "problem"), title: `${counted(one.problems, "problem")}: see asof doctor` }, " ⚠") : null;
   const wide = [one.duration === null ? "–" : span(one.duration), one.messages === null ? "–" : count(one.messages), bytes(one.size)];
   return h(
     "tr",

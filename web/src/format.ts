@@ -1,8 +1,24 @@
 export type Clock = "relative" | "utc" | "local";
 
+/** Whether the recording is so long that its times are minutes and seconds. */
+let isLong = false;
+export function setDuration(nanos: number): void {
+  isLong = nanos >= 120e9;
+}
+
+/** Seconds as minutes and seconds, and hours where there are some: 20:00, 1:05:00. */
+function minutes(seconds: number, digits: number): string {
+  const all = Math.abs(seconds).toFixed(digits);
+  const [whole, fraction] = all.split(".");
+  const two = (value: number) => String(value).padStart(2, "0");
+  const [hour, minute, second] = [Math.floor(Number(whole) / 3600), Math.floor(Number(whole) / 60) % 60, Number(whole) % 60];
+  const text = hour > 0 ? `${hour}:${two(minute)}:${two(second)}` : `${minute}:${two(second)}`;
+  return `${seconds < 0 && Number(all) > 0 ? "−" : ""}${text}${fraction ? `.${fraction}` : ""}`;
+}
+
 /** A time of the recording in the words of the chosen clock. */
 export function time(t: number, clock: Clock, start: string, digits = 3): string {
-  if (clock === "relative") return `${(t / 1e9).toFixed(digits)} s`;
+  if (clock === "relative") return isLong ? minutes(t / 1e9, digits) : `${(t / 1e9).toFixed(digits)} s`;
   const nanos = BigInt(start) + BigInt(Math.round(t));
   const millis = Number(nanos / 1_000_000n);
   const date = new Date(millis);
@@ -15,6 +31,11 @@ export function time(t: number, clock: Clock, start: string, digits = 3): string
 
 export function count(value: number | null): string {
   return value === null ? "?" : value.toLocaleString("en");
+}
+
+/** A number of things: "1 message", "2 messages". */
+export function counted(value: number | null, one: string, many = `${one}s`): string {
+  return `${count(value)} ${value === 1 ? one : many}`;
 }
 
 export function bytes(value: number): string {
@@ -40,18 +61,19 @@ export function number(value: number): string {
   return String(Number(value.toPrecision(7)));
 }
 
-/** Steps of time that people like, about `count` of them in `span` nanoseconds. */
+/** Round steps of time, about `count` of them from `start` to `end`, and three at least where they fit. */
 export function ticks(start: number, end: number, count: number): { at: number[]; digits: number } {
-  const step = (end - start) / 1e9 / Math.max(count, 1);
+  const step = (end - start) / 1e9 / Math.max(count, 3);
   const power = 10 ** Math.floor(Math.log10(Math.max(step, 1e-9)));
-  let nice = [1, 2, 5, 10].map((factor) => factor * power).find((one) => one >= step) ?? step;
-  if (nice > 10) nice = [15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400].find((one) => one >= nice) ?? nice;
+  let nice = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((one) => one >= step * 0.8) ?? step;
+  if (nice > 10) nice = [15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400].find((one) => one >= step * 0.8) ?? nice;
   const at = [];
   for (let index = Math.ceil(start / 1e9 / nice); index * nice * 1e9 <= end; index++) at.push(index * nice * 1e9);
-  return { at, digits: Math.max(0, Math.min(6, -Math.floor(Math.log10(nice)))) };
+  const digits = [0, 1, 2, 3, 4, 5, 6].find((one) => Math.abs(nice * 10 ** one - Math.round(nice * 10 ** one)) < 1e-6) ?? 6;
+  return { at, digits };
 }
 
-/** A length of time in nanoseconds, as people say it. */
+/** A length of time in nanoseconds, in its usual unit. */
 export function span(nanos: number): string {
   const seconds = nanos / 1e9;
   if (seconds < 120) return `${Number(seconds.toFixed(1))} s`;

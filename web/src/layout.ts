@@ -1,4 +1,5 @@
 import type { Context, Panel, PanelSpec } from "./context";
+import { ask } from "./connection";
 import { button, empty, h } from "./dom";
 import { type Split, type Tree, first } from "./first";
 import { allKinds, entryOf } from "./registry";
@@ -21,6 +22,9 @@ export class Layout {
   private past: string[] = [];
   private undone: string[] = [];
   private savedAt = -Infinity;
+  /** On a narrow screen one panel is shown at a time. */
+  private narrow = matchMedia("(max-width: 700px)");
+  private chosen = 0;
 
   constructor(
     private context: Context,
@@ -29,12 +33,18 @@ export class Layout {
   ) {
     context.add = (spec) => this.add(spec);
     context.save = () => this.save();
+    context.fieldsOf = (kind) => {
+      const spec = this.tree && panelsOf(this.tree).find((one) => one.kind === kind);
+      return spec && (this.panels.get(spec)?.spec() ?? spec).fields;
+    };
     const kept = given && isTree(given) ? given : this.load();
     this.isOwn = kept !== undefined;
     this.tree = kept ?? first(context.summary);
     this.draw();
     this.past = [this.text()];
+    if (!this.isOwn) void this.choosePlots();
     context.connection.on("topics", () => this.suggest());
+    this.narrow.addEventListener("change", () => this.draw());
   }
 
   /** The layout as it is now, with everything that was set in its panels. */
@@ -85,45 +95,59 @@ export class Layout {
     this.isOwn = false;
   }
 
+  /** The same layout with the panels that are there already, where they show the same. */
+  private kept(tree: Tree): Tree {
+    if ("split" in tree) return { ...tree, first: this.kept(tree.first), second: this.kept(tree.second) };
+    return [...this.panels.keys()].find((one) => shapeOf(one) === shapeOf(tree)) ?? tree;
+  }
+
   /** A running robot shows more and more of itself: so does a layout that nobody has changed. */
   private suggest(): void {
     if (this.isOwn) return;
     const next = first(this.context.summary);
     if (shapeOf(next) === shapeOf(this.tree)) return;
-    this.tree = next;
+    this.tree = next && this.kept(next);
     this.draw();
+  }
+
+  /** Chooses the plots by what varies, unless the layout is a person's own. What stays in the view is not made anew. */
+  async choosePlots(): Promise<void> {
+    const { connection, summary } = this.context;
+    if (summary.live || summary.is_empty) return;
+    await connection.first();
+    summary.plots = await ask<NonNullable<typeof summary.plots>>("plots", {}).catch(() => undefined);
+    this.suggest();
   }
 
   /** Adds to a panel of the same kind where that makes sense, else beside the largest. */
   add(spec: PanelSpec): void {
-    const same = [...this.panels].find(([, panel]) => {
-      const kind = panel.spec().kind;
-      return kind === spec.kind && (spec.fields || kind === "scene" || kind === "frames");
-    });
+    const all = this.tree ? panelsOf(this.tree) : [];
+    const same = all.find(({ kind }) => kind === spec.kind && (spec.fields || kind === "scene" || kind === "frames"));
     if (same) {
-      const known = same[1].spec();
+      const known = this.panels.get(same)?.spec() ?? same;
       const fields = [...(known.fields ?? [])];
       for (const field of spec.fields ?? [])
         if (!fields.some((one) => one.topic === field.topic && one.path === field.path)) fields.push(field);
-      if (spec.fields) this.replace(same[0], { ...known, fields });
-      same[1].element.closest(".panel")?.animate([{ opacity: 0.4 }, { opacity: 1 }], 300);
+      this.chosen = all.indexOf(same);
+      if (spec.fields) this.replace(same, { ...known, fields });
+      else this.draw();
+      this.element.querySelectorAll(".panel")[this.narrow.matches ? 0 : this.chosen]?.animate([{ opacity: 0.4 }, { opacity: 1 }], 300);
       return this.save();
     }
+    this.chosen = all.length;
     if (!this.tree) this.tree = spec;
-    else {
-      let largest: PanelSpec | undefined;
-      let area = -1;
-      for (const [known, panel] of this.panels) {
-        const box = panel.element.getBoundingClientRect();
-        if (box.width * box.height > area) {
-          area = box.width * box.height;
-          largest = known;
-        }
-      }
-      if (largest) this.split(largest, undefined, spec);
-    }
+    else this.split(this.largest() ?? all[all.length - 1], undefined, spec);
     this.draw();
     this.save();
+  }
+
+  private largest(): PanelSpec | undefined {
+    let [found, area]: [PanelSpec | undefined, number] = [undefined, -1];
+    for (const [known, panel] of this.panels) {
+      const box = panel.element.getBoundingClientRect();
+      if (box.width * box.height > area) [found, area] = [known, box.width * box.height];
+    }
+    return found;
   }
 
   private split(at: PanelSpec, direction: "row" | "column" | undefined, added: PanelSpec): void {
@@ -174,7 +198,9 @@ export class Layout {
     };
     const isWaiting = this.context.summary.live && this.context.summary.topics.length === 0;
     const content = this.tree
-      ? build(this.tree)
+      ? this.narrow.matches
+        ? this.oneOf(panelsOf(this.tree), build)
+        : build(this.tree)
       : isWaiting
         ? empty("Waiting for the robot", "Its topics appear on the left, and panels here, as soon as it publishes something.")
         : empty("No panels", "Click a topic on the left to add one, or reset the layout.");
@@ -184,6 +210,19 @@ export class Layout {
         this.panels.delete(spec);
       }
     this.element.replaceChildren(content);
+  }
+
+  /** One panel, and tabs for the others. */
+  private oneOf(specs: PanelSpec[], build: (tree: Tree) => HTMLElement): HTMLElement {
+    this.chosen = Math.min(this.chosen, specs.length - 1);
+    const tab = (spec: PanelSpec, index: number) => {
+      const choose = () => {
+        this.chosen = index;
+        this.draw();
+      };
+      return h("button", { class: "plain text", role: "tab", "aria-selected": String(index === this.chosen), onclick: choose }, entryOf(spec.kind)?.title ?? spec.kind);
+    };
+    return h("div", { class: "narrow" }, h("div", { class: "tabs", role: "tablist", "aria-label": "Panels" }, ...specs.map(tab)), build(specs[this.chosen]));
   }
 
   /** Two parts with a handle between them. */
@@ -299,6 +338,11 @@ export class Layout {
       return undefined;
     }
   }
+}
+
+/** All panels of a layout, in reading order. */
+function panelsOf(tree: Tree): PanelSpec[] {
+  return "split" in tree ? [...panelsOf(tree.first), ...panelsOf(tree.second)] : [tree];
 }
 
 /** What a layout shows and where, without sizes and settings. */

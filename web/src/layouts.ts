@@ -1,3 +1,4 @@
+import { home } from "./base";
 import { h } from "./dom";
 import type { Tree } from "./first";
 import { fromForeign, isForeign, type Imported } from "./foreign";
@@ -56,20 +57,24 @@ function named(): Record<string, Tree> {
 export class Layouts {
   private note = h("p", { class: "faint", role: "status" });
   private list = h("ul", { class: "layouts" });
+  private place = h("select", { "aria-label": "Where the layout is saved" }, h("option", { value: "server" }, "on the server, for everyone"), h("option", { value: "browser" }, "in this browser"));
+  private shared: Record<string, Tree> = {};
 
   constructor(
     private layout: Layout,
     private topics: () => Topic[],
     private moment: () => string,
+    /** Whether the server keeps layouts too. */
+    private isShared: boolean,
   ) {}
 
   open(): void {
     document.querySelector("dialog.layouts-dialog")?.remove();
     const name = h("input", { type: "text", placeholder: "Name", "aria-label": "Name of the layout", maxlength: 80 });
-    const save = h("form", { class: "along" }, name, h("button", { class: "text", type: "submit" }, "Save as"));
+    const save = h("form", { class: "along" }, name, this.isShared ? this.place : null, h("button", { class: "text", type: "submit" }, "Save as"));
     save.addEventListener("submit", (event) => {
       event.preventDefault();
-      if (name.value.trim()) this.keep(name.value.trim());
+      if (name.value.trim()) void this.keep(name.value.trim());
     });
     const file = h("input", { type: "file", accept: ".json,application/json", "aria-label": "Layout file" });
     file.addEventListener("change", () => file.files?.[0] && void this.read(file.files[0]));
@@ -93,6 +98,7 @@ export class Layouts {
     dialog.addEventListener("close", () => dialog.remove());
     this.note.textContent = "";
     this.draw();
+    void this.ask("", "GET");
     document.body.append(dialog);
     dialog.showModal();
   }
@@ -107,32 +113,55 @@ export class Layouts {
   }
 
   private draw(): void {
-    const entries = Object.entries(named()).sort(([a], [b]) => a.localeCompare(b));
-    this.list.replaceChildren(
-      ...entries.map(([name, tree]) =>
-        h(
-          "li",
-          { class: "along" },
-          h("button", { class: "plain text", onclick: () => this.layout.apply(structuredClone(tree)) }, name),
-          h("button", { class: "plain text", "aria-label": `Forget ${name}`, title: "Forget", onclick: () => this.forget(name) }, "✕"),
-        ),
-      ),
-      ...(entries.length === 0 ? [h("li", { class: "faint" }, "No saved layouts yet.")] : []),
-    );
+    const entries = (all: Record<string, Tree>, isShared: boolean) =>
+      Object.entries(all)
+        .sort(([a], [b]) => a.localeCompare(b))
+        .map(([name, tree]) =>
+          h(
+            "li",
+            { class: "along" },
+            h("button", { class: "plain text", onclick: () => this.layout.apply(structuredClone(tree)) }, name),
+            isShared ? h("span", { class: "faint" }, "on the server") : null,
+            h("button", { class: "plain text", "aria-label": `Forget ${name}`, title: isShared ? "Remove for everyone" : "Forget", onclick: () => this.forget(name, isShared) }, "✕"),
+          ),
+        );
+    const all = [...entries(this.shared, true), ...entries(named(), false)];
+    this.list.replaceChildren(...(all.length > 0 ? all : [h("li", { class: "faint" }, "No saved layouts yet.")]));
   }
 
-  private keep(name: string): void {
+  private async keep(name: string): Promise<void> {
     const tree = this.layout.current();
     if (!tree) return;
+    if (this.isShared && this.place.value === "server") {
+      if (await this.ask(`?${new URLSearchParams({ name })}`, "POST", JSON.stringify(tree))) this.note.textContent = `Saved as ${name}, on the server.`;
+      return;
+    }
     store(KEY, JSON.stringify({ ...named(), [name]: tree }));
     this.note.textContent = `Saved as ${name}, in this browser.`;
     this.draw();
   }
 
-  private forget(name: string): void {
+  private forget(name: string, isShared: boolean): void {
+    if (isShared) return void this.ask(`/remove?${new URLSearchParams({ name })}`, "POST");
     const { [name]: _gone, ...others } = named();
     store(KEY, JSON.stringify(others));
     this.draw();
+  }
+
+  /** Asks the server for its layouts, or changes them; whether it did. */
+  private async ask(path: string, method: string, body?: string): Promise<boolean> {
+    if (!this.isShared) return false;
+    try {
+      const response = await fetch(`${home}api/layouts${path}`, { method, body });
+      const answer = (await response.json()) as Record<string, Tree> & { error?: string };
+      if (!response.ok) throw new Error(answer.error ?? response.statusText);
+      this.shared = answer;
+      this.draw();
+      return true;
+    } catch (error) {
+      this.note.textContent = (error as Error).message;
+      return false;
+    }
   }
 
   private async read(file: File): Promise<void> {

@@ -59,19 +59,47 @@ export function computed(of: (values: Record<string, number>) => number, lines: 
   return { least, most: least };
 }
 
-/** The least, the greatest and the mean of what is seen. */
-export function statistics(line: Line, span: Stretch, view: { start: number; end: number }): { least: number; most: number; mean: number } | undefined {
+/** The least and the greatest of what is seen. */
+export function ends(line: Line, span: Stretch, view: { start: number; end: number }): { least: number; most: number } | undefined {
   const width = (span.end - span.start + 1) / Math.max(span.count, 1);
-  let [least, most, sum, columns] = [Infinity, -Infinity, 0, 0];
+  let [least, most, columns] = [Infinity, -Infinity, 0];
   for (let column = 0; column < span.count; column++) {
     const t = span.start + column * width;
     if (t + width < view.start || t > view.end || Number.isNaN(line.least[column])) continue;
     least = Math.min(least, line.least[column]);
     most = Math.max(most, line.most[column]);
-    sum += (line.least[column] + line.most[column]) / 2;
     columns++;
   }
-  return columns === 0 ? undefined : { least, most, mean: sum / columns };
+  return columns === 0 ? undefined : { least, most };
+}
+
+/** What a field was in a stretch of time. */
+export interface Figures {
+  mean: number;
+  deviation: number;
+  /** The 5th, 50th and 95th percentile. */
+  percentiles: [number, number, number];
+}
+
+/** The figures of values in a stretch of time; none where there are none. */
+export function figuresOf(values: Iterable<[number, number]>, view: { start: number; end: number }): Figures | undefined {
+  const seen = [...values].filter(([t, value]) => t >= view.start && t <= view.end && Number.isFinite(value)).map(([, value]) => value);
+  if (seen.length === 0) return undefined;
+  const mean = seen.reduce((sum, value) => sum + value, 0) / seen.length;
+  const square = seen.reduce((sum, value) => sum + (value - mean) ** 2, 0) / seen.length;
+  const sorted = seen.sort((a, b) => a - b);
+  const at = (part: number) => {
+    const place = part * (sorted.length - 1);
+    const [low, high] = [sorted[Math.floor(place)], sorted[Math.ceil(place)]];
+    return low + (high - low) * (place % 1);
+  };
+  return { mean, deviation: Math.sqrt(square), percentiles: [at(0.05), at(0.5), at(0.95)] };
+}
+
+/** The middle of each column, as values. */
+export function middles(line: Line, span: Stretch): [number, number][] {
+  const width = (span.end - span.start + 1) / Math.max(span.count, 1);
+  return Array.from({ length: span.count }, (_, column): [number, number] => [span.start + (column + 0.5) * width, (line.least[column] + line.most[column]) / 2]);
 }
 
 export interface Drawn {

@@ -1,11 +1,12 @@
 import { Annotations } from "./annotations";
+import { home } from "./base";
 import { Connection } from "./connection";
 import { View, type Context } from "./context";
 import { controls } from "./controls";
 import { empty, h, isDue } from "./dom";
 import { Files } from "./files";
 import { fleetList } from "./fleet";
-import type { Clock } from "./format";
+import { type Clock, setDuration } from "./format";
 import { listenToKeys } from "./keys";
 import type { Tree } from "./first";
 import { Layout } from "./layout";
@@ -26,7 +27,10 @@ document.body.append(lost);
 applyTheme(stored("asof-theme") ?? "auto");
 app.append(h("div", { class: "boot" }, empty("Opening", "the recording …")));
 
-connection.on("connected", (isThere) => (lost.hidden = isThere));
+connection.on("connected", (isThere) => {
+  lost.hidden = isThere;
+  if (isThere) lost.textContent = "The connection to the server is lost. Retrying …";
+});
 let isBuilt: string | undefined;
 connection.on("hello", (summary) => {
   // The server may have come back with another recording.
@@ -35,12 +39,17 @@ connection.on("hello", (summary) => {
   else if (isBuilt !== key) location.reload();
   isBuilt = key;
 });
+connection.on("refused", (reason) => {
+  lost.replaceChildren(`${reason[0].toUpperCase()}${reason.slice(1)}. `, h("a", { href: home }, "Back"), " ", h("a", { href: location.href, onclick: () => location.reload() }, "Reload"));
+  if (isBuilt === undefined) app.replaceChildren(h("div", { class: "boot" }, empty("This recording is not open", reason)));
+});
 connection.connect();
 
 /** Puts the page together, once it is known what there is to show. */
 function build(summary: Summary, linked: Tree | undefined): void {
   const isList = summary.name === "" && Boolean(summary.fleet);
   document.title = `${(isList ? summary.fleet : summary.name)?.split("/").filter(Boolean).pop() ?? ""} · asof`;
+  setDuration(summary.live ? 0 : summary.duration);
   let clock = (stored("asof-clock") as Clock | undefined) ?? "relative";
   const setClock = (next: Clock) => {
     clock = next;
@@ -53,6 +62,7 @@ function build(summary: Summary, linked: Tree | undefined): void {
     view: new View(Math.max(summary.duration, 1)),
     clock: () => clock,
     add: () => undefined,
+    fieldsOf: () => undefined,
     save: () => undefined,
   };
   context.annotations = new Annotations(context);
@@ -64,7 +74,7 @@ function build(summary: Summary, linked: Tree | undefined): void {
   if (linked && !layout.apply(linked)) connection.report("The layout in this link is not valid.");
   const address = link(context);
   const playing = controls(context, setClock);
-  const layouts = new Layouts(layout, () => summary.topics, () => `t=${(connection.position() / 1e9).toFixed(3)}`);
+  const layouts = new Layouts(layout, () => summary.topics, () => `t=${(connection.position() / 1e9).toFixed(3)}`, summary.layouts === true);
   const top = topBar(context, { layout, layouts, link: address, files });
   const damaged = "It is damaged; see the problems above. `asof recover` saves what can be saved.";
   const none =

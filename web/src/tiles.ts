@@ -7,6 +7,8 @@ const MOST = 256;
 /** A map under positions, of the server that was named; without one nothing is fetched. */
 export class Tiles {
   readonly host: string;
+  /** How many tiles could not be loaded. */
+  dead = 0;
   private known = new Map<string, HTMLImageElement>();
 
   constructor(
@@ -51,6 +53,10 @@ export class Tiles {
     const image = new Image();
     image.referrerPolicy = "no-referrer";
     image.onload = this.changed;
+    image.onerror = () => {
+      this.dead++;
+      this.changed();
+    };
     image.src = address;
     this.known.set(address, image);
     const [oldest] = this.known.keys();

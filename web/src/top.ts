@@ -1,7 +1,8 @@
+import { home } from "./base";
 import type { Context } from "./context";
 import { button, h } from "./dom";
 import type { Files } from "./files";
-import { bytes, count, span } from "./format";
+import { bytes, count, counted, span } from "./format";
 import type { Layout } from "./layout";
 import type { Layouts } from "./layouts";
 import type { Link } from "./link";
@@ -18,8 +19,8 @@ export function topBar(context: Context, { layout, layouts, link, files }: { lay
     if (!isOpen) return;
     const held = summary.window;
     const all = held
-      ? [held.age === null ? "" : `the last ${span(held.age)}`, bytes(held.bytes), `${count(held.messages)} messages`, held.left > 0 ? `${count(held.left)} have left` : ""]
-      : [summary.format, bytes(summary.size), `${count(summary.messages)} messages`, span(summary.duration)];
+      ? [held.age === null ? "" : `the last ${span(held.age)}`, bytes(held.bytes), counted(held.messages, "message"), held.left > 0 ? `${count(held.left)} have left` : ""]
+      : [summary.format, bytes(summary.size), counted(summary.messages, "message"), span(summary.duration)];
     facts.textContent = all.filter(Boolean).join(" · ");
     facts.title = held && held.crowded_out > 0 ? `${count(held.crowded_out)} of them left early, because the memory for the window is full (--cache)` : "";
   };
@@ -34,12 +35,13 @@ export function topBar(context: Context, { layout, layouts, link, files }: { lay
     "header",
     { class: "top" },
     isOpen ? button("menu", "Show or hide the topics (t)", () => document.body.classList.toggle("no-topics")) : null,
+    summary.home ? h("a", { class: "back", href: home, title: `Back to ${summary.home}` }, "← ", summary.home.split("/").filter(Boolean).pop() ?? "Back") : null,
     h("strong", { class: "brand" }, "asof"),
     h("span", { class: "name", title: summary.name }, summary.name.split("/").pop() ?? ""),
     facts,
     chip,
     h("span", { class: "space" }),
-    files.canOpen ? h("button", { class: "plain text", title: "Open recordings of this machine", onclick: () => files.choose() }, "Open") : null,
+    files.canOpen ? h("button", { class: "plain text", title: "Open recordings from this computer", onclick: () => files.choose() }, "Open") : null,
     ...(isOpen ? arranging(layout, layouts) : []),
     isOpen ? share : null,
     button("theme", "Light or dark", () => {
@@ -74,7 +76,7 @@ function problemDrawer({ connection, summary }: Context) {
   };
   const show = (all: Problem[]) => {
     chip.hidden = all.length === 0;
-    chip.textContent = `⚠ ${all.length} ${all.length === 1 ? "problem" : "problems"}`;
+    chip.textContent = `⚠ ${counted(all.length, "problem")}`;
     drawer.replaceChildren(h("h2", {}, "Problems of this recording"), h("p", {}, "Everything that could be read is shown. The following could not be read, or only in part."), h("ul", {}, ...all.map(entry)));
   };
   show(summary.problems);

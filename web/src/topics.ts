@@ -1,8 +1,10 @@
 import type { Context } from "./context";
 import { ask } from "./connection";
 import { canvas, color, empty, h } from "./dom";
+import { broken, openFieldMenu } from "./fields";
 import { FIELD_MIME, panelFor } from "./first";
-import { count, rate } from "./format";
+import { count, counted, rate } from "./format";
+import { store, stored } from "./stored";
 import type { Field, Topic } from "./types";
 
 type OnDensity = (topic: string, take: (lane: Float64Array) => void) => void;
@@ -19,6 +21,7 @@ export function topicList(context: Context, onDensity: OnDensity): HTMLElement {
   const known = new Map<string, Entry>();
   const fields = fieldNames(() => summary.topics.map((topic) => topic.topic));
   let entries: Entry[] = [];
+  let isHiding = stored("asof-hide-empty") === "true";
   let isTree = summary.topics.length > MANY;
   /** Takes over what is known of the topics now; those of a running robot come and grow. */
   const renew = () => {
@@ -33,9 +36,20 @@ export function topicList(context: Context, onDensity: OnDensity): HTMLElement {
     });
   };
   const none = empty("No topic matches", "Try another word, or clear the search.");
+  const hide = h("button", { class: "plain text hide-empty", "aria-pressed": String(isHiding) });
+  hide.addEventListener("click", () => {
+    isHiding = !isHiding;
+    store("asof-hide-empty", String(isHiding));
+    show();
+  });
   const show = () => {
+    const silent = summary.topics.filter((topic) => topic.messages === 0).length;
+    hide.hidden = silent === 0;
+    hide.textContent = `${isHiding ? "Show" : "Hide"} ${counted(silent, "empty topic")}`;
+    hide.setAttribute("aria-pressed", String(isHiding));
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const found = entries.filter(({ topic }) => {
+      if (isHiding && topic().messages === 0) return false;
       const text = `${topic().topic} ${topic().type} ${fields.of(topic().topic)}`.toLowerCase();
       return words.every((word) => text.includes(word));
     });
@@ -62,7 +76,7 @@ export function topicList(context: Context, onDensity: OnDensity): HTMLElement {
     renew();
     show();
   });
-  return h("aside", { class: "sidebar", "aria-label": "Topics" }, h("div", { class: "search" }, search, tree), list);
+  return h("aside", { class: "sidebar", "aria-label": "Topics" }, h("div", { class: "search" }, search, tree), hide, list);
 }
 
 /** Topics under the first part of their names, where there are several. */
@@ -128,14 +142,14 @@ function entry(context: Context, first: Topic, onDensity: OnDensity) {
   });
   const type = h("span", { class: "type" });
   const amount = h("span", { class: "amount" });
-  const add = h("button", { class: "topic", onclick: () => context.add(panelFor(topic)) }, h("span", { class: "name" }, topic.topic), type, amount);
+  const add = h("button", { class: "topic", onclick: () => context.add(panelFor(topic)) }, h("span", { class: "name" }, ...broken(topic.topic)), type, amount);
   const element = h("li", {}, h("div", { class: "topic-row" }, open, add), strip.element, fields);
   /** Shows what is known of it now. */
   const tell = (now: Topic) => {
     topic = now;
     element.className = topic.messages === 0 ? "silent" : "";
     type.textContent = topic.type || "no type";
-    amount.textContent = `${count(topic.messages)} · ${rate(topic.hz) || "–"}`;
+    amount.textContent = topic.messages === 0 ? "empty" : `${count(topic.messages)} · ${rate(topic.hz) || "–"}`;
     amount.title = topic.left ? `${count(topic.left)} more have left the window` : "";
     add.title = `${topic.type || "no type"}, ${topic.encoding || "unknown encoding"}: click to add a panel`;
   };
@@ -148,8 +162,10 @@ function fieldEntry(context: Context, topic: Topic, field: Field): HTMLElement {
   const add = h(
     "button",
     { class: "field", draggable: "true", title: kind === "plot" ? "Add to a plot, or drag onto one" : "Add to the states", onclick: () => context.add({ kind, fields: [own] }) },
-    field.path,
+    ...broken(field.path),
   );
+  const more = h("button", { class: "plain text more", "aria-haspopup": "menu", "aria-label": `More for ${field.path}`, title: "Plot, XY, states, copy" }, "⋯");
+  more.addEventListener("click", () => openFieldMenu(context, more, own));
   add.addEventListener("dragstart", (event) => event.dataTransfer?.setData(FIELD_MIME, JSON.stringify(own)));
-  return h("li", {}, add);
+  return h("li", { class: "field-row" }, add, more);
 }

@@ -51,6 +51,8 @@ export interface Summary {
   topics: Topic[];
   frame_topics: string[];
   problems: Problem[];
+  /** What varies, and so is worth a plot: filled in by the page after it has asked. */
+  plots?: { topic: string; fields: string[] }[];
   /** A layout that the server was given, in JSON, and where tiles of maps come from. */
   layout?: unknown;
   tiles?: string | null;
@@ -64,6 +66,10 @@ export interface Summary {
   sql?: boolean;
   /** What the recordings are called that the page can list; null where it cannot. */
   fleet?: string | null;
+  /** Where this recording was opened from, if it was: the list of recordings, or another recording. */
+  home?: string | null;
+  /** Whether layouts can be kept on the server. */
+  layouts?: boolean;
   version: string;
 }
 
@@ -102,7 +108,7 @@ export interface Shown {
   [more: string]: unknown;
 }
 
-export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+export type Json = null | boolean | number | bigint | string | Json[] | { [key: string]: Json };
 
 export interface Field {
   path: string;

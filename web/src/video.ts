@@ -1,3 +1,4 @@
+import { base } from "./base";
 import type { Shown } from "./types";
 
 interface Packet {
@@ -74,7 +75,7 @@ export class Video {
 
   private async fetch(t: number, after: number | undefined): Promise<{ head: Packets; body: Uint8Array }> {
     const query = new URLSearchParams({ topic: this.topic, t: String(t), ...(after !== undefined && { after: String(after) }) });
-    const response = await fetch(`/api/video?${query}`);
+    const response = await fetch(`${base}api/video?${query}`);
     if (!response.ok) throw new Error(((await response.json()) as { error: string }).error);
     const bytes = await response.arrayBuffer();
     const length = new DataView(bytes).getUint32(0, true);

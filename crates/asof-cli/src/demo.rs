@@ -120,8 +120,7 @@ impl DemoVerb {
             return Ok(Outcome::Done);
         }
         let recording = place::open(&self.output, Purpose::Hold)?;
-        let name = self.output.display().to_string();
-        self.serving.serve(recording, &name, screen)
+        self.serving.serve_file(recording, &self.output, screen)
     }
 
     /// A script needs the recording and the prompt; a user wants to see it.

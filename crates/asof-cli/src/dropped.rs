@@ -1,129 +1,100 @@
-//! Files that are dropped onto the page: each drop gets its own server, on this machine only.
+//! Files that are dropped onto the page.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use asof::formats::Recording;
-use asof_serve::{Opener, Refusal, ServeOptions, Server};
+use asof_serve::{OpenedRecording, Opener, Refusal};
 
 use super::compare::Compare;
 use super::place::{Purpose, open};
 use asof::files::{TemporaryFolder, remove_abandoned};
 
-/// How many drops are open at once, which bounds temporary files; the oldest is closed and its files removed.
-const MOST_LOOKS: usize = 2;
+/// How many drops wait for all of their files, which bounds temporary files; the oldest is removed.
+const MOST_WAITING: usize = 2;
 
 /// Opens dropped files.
+#[derive(Default)]
 pub struct Dropped {
-    options: ServeOptions,
-    looks: Mutex<Looks>,
+    waiting: Mutex<Waiting>,
 }
 
 #[derive(Default)]
-struct Looks {
+struct Waiting {
     last: u64,
-    all: Vec<Look>,
-}
-
-struct Look {
-    number: u64,
-    /// Declared before the folder, so that it is closed first.
-    server: Option<Server>,
-    folder: TemporaryFolder,
+    all: Vec<(u64, TemporaryFolder)>,
 }
 
 impl Dropped {
-    /// Dropped files are shown according to `options`.
-    pub fn new(options: &ServeOptions) -> Self {
+    /// Files of earlier servers that were killed are removed first.
+    pub fn new() -> Self {
         remove_abandoned();
-        let options = ServeOptions {
-            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-            any_port: true,
-            start: None,
-            disk: None,
-            annotations: None,
-            robots: Vec::new(),
-            // These options are about what the first server shows.
-            queries: None,
-            snapshots: None,
-            recordings: None,
-            ..options.clone()
-        };
-        Dropped {
-            options,
-            looks: Mutex::default(),
-        }
+        Dropped::default()
     }
 
-    fn looks(&self) -> MutexGuard<'_, Looks> {
-        self.looks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn serve(&self, files: &[PathBuf]) -> anyhow::Result<Server> {
-        let shown = |file: &PathBuf| {
-            let name = file.file_name().unwrap_or_default();
-            name.to_string_lossy().into_owned()
-        };
-        let names: Vec<String> = files.iter().map(shown).collect();
-        let mut options = self.options.clone();
-        let recording: Box<dyn Recording> = match files {
-            [one] => open(one, Purpose::Hold)?,
-            several => {
-                let compared =
-                    Compare::by_name().open(several, |file| open(file, Purpose::Hold))?;
-                options.robots = compared.robots;
-                compared.recording
-            }
-        };
-        Ok(Server::start(
-            Arc::new(recording),
-            &names.join(" and "),
-            &options,
-        )?)
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// The files of a folder as one recording; several are side by side, each under its name.
+fn opened(files: &[PathBuf], folder: TemporaryFolder) -> anyhow::Result<OpenedRecording> {
+    let shown = |file: &PathBuf| {
+        let name = file.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    };
+    let names: Vec<String> = files.iter().map(shown).collect();
+    let mut robots = Vec::new();
+    let recording: Box<dyn Recording> = match files {
+        [one] => open(one, Purpose::Hold)?,
+        several => {
+            let compared = Compare::by_name().open(several, |file| open(file, Purpose::Hold))?;
+            robots = compared.robots;
+            compared.recording
+        }
+    };
+    Ok(OpenedRecording {
+        source: Arc::new(recording),
+        name: names.join(" and "),
+        robots,
+        annotations: None,
+        keep: Some(Box::new(folder)),
+    })
+}
+
+const CLOSED: &str = "this drop was closed; drop the files again";
+
 impl Opener for Dropped {
     fn folder(&self, look: Option<u64>) -> Result<(u64, PathBuf), Refusal> {
-        let mut looks = self.looks();
+        let mut waiting = self.waiting();
         if let Some(number) = look {
-            let known = looks.all.iter().find(|look| look.number == number);
-            let known = known.filter(|look| look.server.is_none());
-            let known = known.ok_or("this drop was closed; drop the files again")?;
-            return Ok((number, known.folder.path().to_owned()));
+            let known = waiting.all.iter().find(|(known, _)| *known == number);
+            let (_, folder) = known.ok_or(CLOSED)?;
+            return Ok((number, folder.path().to_owned()));
         }
         let folder = TemporaryFolder::new()
             .map_err(|error| format!("there is no temporary folder for it: {error}"))?;
-        looks.last += 1;
-        let number = looks.last;
+        waiting.last += 1;
+        let number = waiting.last;
         let path = folder.path().to_owned();
-        looks.all.push(Look {
-            number,
-            server: None,
-            folder,
-        });
-        if looks.all.len() > MOST_LOOKS {
-            looks.all.remove(0);
+        waiting.all.push((number, folder));
+        if waiting.all.len() > MOST_WAITING {
+            waiting.all.remove(0);
         }
         Ok((number, path))
     }
 
-    fn open(&self, look: u64) -> Result<String, Refusal> {
-        let (_, folder) = self.folder(Some(look))?;
-        let entries = std::fs::read_dir(folder).map_err(|error| error.to_string())?;
+    fn open(&self, look: u64) -> Result<OpenedRecording, Refusal> {
+        let mut waiting = self.waiting();
+        let at = waiting.all.iter().position(|(known, _)| *known == look);
+        let (_, folder) = waiting.all.remove(at.ok_or(CLOSED)?);
+        drop(waiting);
+        let entries = std::fs::read_dir(folder.path()).map_err(|error| error.to_string())?;
         let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         files.sort();
         if files.is_empty() {
             return Err("no file was received".into());
         }
-        let server = self.serve(&files).map_err(|error| format!("{error:#}"))?;
-        let address = server.url();
-        let mut looks = self.looks();
-        let known = looks.all.iter_mut().find(|known| known.number == look);
-        known
-            .ok_or("this drop was closed; drop the files again")?
-            .server = Some(server);
-        Ok(address)
+        opened(&files, folder).map_err(|error| format!("{error:#}").into())
     }
 }

@@ -39,11 +39,13 @@ use asof::files::remove_unfinished;
 /// Opens recordings of any size at once, several as one. A running robot is shown live, and its last minutes are kept
 /// to look back at. Only this machine can connect, unless --listen names
 /// another address; clients then need the token in the printed address. Nothing is written except your
-/// annotations in the page (run.mcap.annotations.json beside run.mcap, which `asof convert` copies), and, with --snapshots,
-/// the last minute of a robot on `POST /api/snapshot?reason=…`.
+/// annotations in the page (run.mcap.annotations.json beside run.mcap, which `asof convert` copies), with --layouts the
+/// layouts that are saved on the server, and, with --snapshots, the last minute of a robot on
+/// `POST /api/snapshot?reason=…`.
 ///
 /// For a folder or bucket with a catalogue (`asof index`), the page shows the list of recordings: search, filter,
-/// open one.
+/// open one. An opened recording is a path of the same server, /r/…; all of them share the memory of --cache, and the
+/// least recently used one is closed where it does not suffice.
 ///
 /// Foxglove and Lichtblick connect to the same port with ws://; pages of other sites, such as the Foxglove
 /// app in a browser, only after --allow-origin.
@@ -55,6 +57,7 @@ use asof::files::remove_unfinished;
 Examples:
   asof serve run.mcap
   asof serve s3://bucket/fleet
+  asof serve runs --listen 0.0.0.0:8765 --layouts
   asof serve run.mcap --listen 0.0.0.0:8765 --allow-origin https://app.foxglove.dev
   asof serve zenoh://192.168.1.5:7447 --window 10m
   asof serve zenoh:// --snapshots crash.mcap --keep 60s --after 30s; curl -X POST localhost:8765/api/snapshot
@@ -85,6 +88,12 @@ pub struct Serve {
 
     #[command(flatten)]
     snapshots: Snapshots,
+
+    /// Keep layouts of the page on the server too, for everyone who uses it: in this folder, or in `layouts` beside the
+    /// recordings
+    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true)]
+    #[expect(clippy::option_option, reason = "with a folder, or without")]
+    layouts: Option<Option<PathBuf>>,
 
     #[command(flatten)]
     catalogue: CataloguePlace,
@@ -162,6 +171,7 @@ impl Serve {
             let text = "--flight is for recordings, and needs some";
             return Err(Usage::error(text.to_owned()));
         }
+        let layouts = self.layouts()?;
         if let Some(fleet) = self.fleet()? {
             let mut queries = Served::default();
             if self.flight.is_some() {
@@ -170,6 +180,7 @@ impl Serve {
             }
             let kept = Kept {
                 fleet: Some(fleet),
+                layouts,
                 queries,
                 ..Kept::default()
             };
@@ -212,6 +223,7 @@ impl Serve {
                 screen,
             )?,
             fleet: None,
+            layouts,
         };
         self.serving
             .serve_kept(recording, &name, kept, &interrupt, screen)
@@ -280,6 +292,24 @@ impl Serve {
         )
     }
 
+    /// The folder for layouts: the named one, or `layouts` beside the recordings.
+    fn layouts(&self) -> anyhow::Result<Option<PathBuf>> {
+        let Some(named) = &self.layouts else {
+            return Ok(None);
+        };
+        if let Some(folder) = named {
+            return Ok(Some(folder.clone()));
+        }
+        let beside = match self.places.as_slice() {
+            [place, ..] if place.is_dir() => Some(place.as_path()),
+            [place, ..] if place.is_file() => place.parent(),
+            _ => None,
+        };
+        let text = "--layouts: the recordings are not in a folder of this machine; name one with --layouts=DIR";
+        let beside = beside.ok_or_else(|| Usage::error(text.to_owned()))?;
+        Ok(Some(beside.join("layouts")))
+    }
+
     /// Where annotations are kept: beside a recording that is one file on this machine.
     fn annotations(&self) -> Option<PathBuf> {
         let [place] = self.places.as_slice() else {
@@ -306,17 +336,24 @@ struct Kept {
     queries: Served,
     snapshots: Option<Arc<dyn SnapshotTaker>>,
     fleet: Option<Fleet>,
+    /// The folder for layouts that are kept on the server.
+    layouts: Option<PathBuf>,
 }
 
 impl Serving {
-    /// Serves until interrupted.
-    pub fn serve(
+    /// Serves a recording that is one file on this machine, until interrupted.
+    pub fn serve_file(
         &self,
         source: Box<dyn asof::formats::Recording>,
-        name: &str,
+        file: &Path,
         screen: &Screen,
     ) -> anyhow::Result<Outcome> {
-        self.serve_kept(source, name, Kept::default(), &Interrupt::default(), screen)
+        let kept = Kept {
+            annotations: Some(Annotations::beside(file)),
+            ..Kept::default()
+        };
+        let name = file.display().to_string();
+        self.serve_kept(source, &name, kept, &Interrupt::default(), screen)
     }
 
     /// Where the cache of this view of these places is kept; nowhere if their versions cannot be determined.
@@ -364,6 +401,7 @@ impl Serving {
         let mut end = End::of(&source, is_growing)?;
         let Served { page, flight } = kept.queries;
         let (server, flying) = self.start(screen, flight.as_ref(), |options| {
+            let fleet = kept.fleet.map(FleetList::new);
             let options = ServeOptions {
                 disk: kept.disk,
                 robots: kept.robots,
@@ -371,14 +409,11 @@ impl Serving {
                 queries: page,
                 snapshots: kept.snapshots,
                 start,
+                layouts: kept.layouts,
+                recordings: fleet.map(|fleet| Arc::new(fleet) as _),
                 ..options.clone()
             };
-            let fleet = kept.fleet.map(|fleet| FleetList::new(fleet, &options));
-            let options = ServeOptions {
-                recordings: fleet.map(|fleet| Arc::new(fleet) as _),
-                ..options
-            };
-            let opener = Arc::new(Dropped::new(&options));
+            let opener = Arc::new(Dropped::new());
             Server::start_with(source, name, &options, Some(opener))
         })?;
         let code = loop {

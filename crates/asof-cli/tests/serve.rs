@@ -302,13 +302,17 @@ fn a_folder_with_a_catalogue_is_a_list_to_choose_from() {
         answer
     };
     let opened = post("/api/recordings/open?recording=r7/run.mcap");
-    let (_, url) = opened.split_once("http://").expect(&opened);
-    let other: String = url.chars().take_while(|&c| c != '"' && c != '/').collect();
-    let summary = get(&other, "/api/summary");
-    assert!(
-        summary.contains(r#""name":"r7/run.mcap""#) && summary.contains("/odom"),
-        "{summary}"
-    );
+    assert!(opened.contains(r#"{"url":"/r/r7:run.mcap/"}"#), "{opened}");
+    // A path of the same server; a recording is opened by its path alone, too.
+    for (path, name) in [("r7:run.mcap", "r7/run.mcap"), ("other.mcap", "other.mcap")] {
+        let summary = get(&address, &format!("/r/{path}/api/summary"));
+        assert!(
+            summary.contains(&format!(r#""name":"{name}""#)),
+            "{summary}"
+        );
+        assert!(summary.contains("/odom") && summary.contains(r#""home":".""#));
+    }
+    assert!(get(&address, "/r/none.mcap/api/summary").contains("no such recording"));
     // What the catalogue does not know is not opened, wherever it lies.
     let refused = post("/api/recordings/open?recording=../../etc/passwd");
     assert!(refused.contains("no such recording"), "{refused}");

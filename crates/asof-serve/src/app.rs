@@ -15,6 +15,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::changes::Changes;
 use crate::frames::Frames;
 use crate::guard::{Guard, Refusals};
+use crate::opened::{OpenRecordings, Usage};
 use crate::options::{ServeLimits, ServeOptions};
 use crate::policy::PageOptions;
 use crate::queries::{self, QueryEngine};
@@ -46,8 +47,8 @@ pub(crate) struct App {
     pub changes: Changes,
     /// The page's first layout, and the address of its map tiles.
     pub page: PageOptions,
-    pub guard: Guard,
-    pub refusals: Refusals,
+    pub guard: Arc<Guard>,
+    pub refusals: Arc<Refusals>,
     /// Data that waits to be sent.
     pub waiting: Arc<Waiting>,
     /// The free places for WebSockets.
@@ -60,6 +61,14 @@ pub(crate) struct App {
     pub snapshots: Option<Arc<dyn SnapshotTaker>>,
     /// The recordings that the page can choose from.
     pub recordings: Option<Arc<dyn RecordingList>>,
+    /// The recordings that are open beside this one; `None` for one of those.
+    pub opened: Option<OpenRecordings>,
+    /// The title of what it was opened from.
+    home: Option<String>,
+    /// The folder of the layouts that are kept on the server.
+    pub layouts: Option<PathBuf>,
+    /// When it was last used.
+    pub usage: Usage,
     /// The shared play head.
     pub together: watch::Sender<Together>,
     /// Becomes true when the server ends.
@@ -84,22 +93,26 @@ pub(crate) struct Together {
 /// The least memory for players and queues: what one client's player and its images take.
 const MIN_QUEUE_BYTES: u64 = 64 << 20;
 
+/// The part of the memory for what was read that is for blocks. The rest is for read-ahead of players and for queued
+/// data: it is memory as well.
+pub(crate) fn block_bytes(cache_bytes: u64) -> u64 {
+    let others = (cache_bytes / 4).max(MIN_QUEUE_BYTES);
+    let blocks = cache_bytes.saturating_sub(others);
+    blocks.max(cache_bytes / 4)
+}
+
 impl App {
     pub fn new(
         source: Arc<dyn Source>,
         name: &str,
-        guard: Guard,
+        guard: Arc<Guard>,
         changes: Changes,
         options: &ServeOptions,
     ) -> Self {
         let limits = options.limits.clone();
-        // The rest is for read-ahead of players and for queued data: it is memory as well.
-        let others = (options.cache_bytes / 4).max(MIN_QUEUE_BYTES);
-        let blocks = options.cache_bytes.saturating_sub(others);
-        let blocks = blocks.max(options.cache_bytes / 4);
         let kept = CacheOptions {
             disk: options.disk.clone(),
-            ..CacheOptions::with_budget(blocks)
+            ..CacheOptions::with_budget(block_bytes(options.cache_bytes))
         };
         let cache = BlockCache::over(source, kept);
         let is_live = cache.growth().is_growing();
@@ -131,7 +144,7 @@ impl App {
             changes,
             page: PageOptions::of(options),
             guard,
-            refusals: Refusals::default(),
+            refusals: Arc::default(),
             waiting: Waiting::new(limits.waiting_bytes, limits.stalled_after),
             clients: Arc::new(Semaphore::new(limits.clients)),
             readers: Arc::new(Semaphore::new(8)),
@@ -141,6 +154,10 @@ impl App {
                 .clone()
                 .map(|engine| (engine, Arc::new(Semaphore::new(queries::MOST_QUERIES)))),
             recordings: options.recordings.clone(),
+            opened: Some(OpenRecordings::new(options)),
+            home: None,
+            layouts: options.layouts.clone(),
+            usage: Usage::default(),
             together: watch::Sender::new(Together {
                 by: 0,
                 is_playing: false,
@@ -153,6 +170,29 @@ impl App {
             dropped: AtomicU64::new(0),
             limits,
             cache,
+        }
+    }
+
+    /// Another recording on the same server, with the same limits on clients.
+    pub fn beside(
+        &self,
+        source: Arc<dyn Source>,
+        name: &str,
+        changes: Changes,
+        options: &ServeOptions,
+    ) -> Self {
+        App {
+            refusals: Arc::clone(&self.refusals),
+            waiting: Arc::clone(&self.waiting),
+            clients: Arc::clone(&self.clients),
+            readers: Arc::clone(&self.readers),
+            opened: None,
+            home: Some(match &self.recordings {
+                Some(recordings) => recordings.name(),
+                None if self.name.is_empty() => "asof".to_owned(),
+                None => self.name.clone(),
+            }),
+            ..App::new(source, name, Arc::clone(&self.guard), changes, options)
         }
     }
 
@@ -202,6 +242,8 @@ impl App {
             "sql": self.queries.is_some(),
             "snapshots": self.snapshots.is_some(),
             "fleet": self.recordings.as_ref().map(|recordings| recordings.name()),
+            "home": self.home,
+            "layouts": self.layouts.is_some(),
             "version": env!("CARGO_PKG_VERSION"),
         })
     }
@@ -245,6 +287,7 @@ impl App {
             "refused": self.refusals.counts(),
             "waiting": self.waiting.status(),
             "window": self.window(&self.cache.summary()),
+            "open": self.opened.as_ref().map(OpenRecordings::status),
             "frames": { "restarts": self.frames.restarts() },
             "together": { "by": together.by, "playing": together.is_playing, "t": self.relative(together.position) },
             "cache": {
@@ -345,7 +388,7 @@ pub(crate) fn topics(summary: &Summary) -> Value {
 }
 
 /// How the page shows the messages of a channel, besides their fields.
-fn role_of(channel: &Channel) -> Option<&'static str> {
+pub(crate) fn role_of(channel: &Channel) -> Option<&'static str> {
     if asof_tf::has_transforms(channel) {
         return Some("frames");
     }

@@ -1,5 +1,5 @@
 //! Changes from the page: annotations of the recording, and files to open. Apart from [snapshots](crate::snapshots),
-//! nothing else is ever written.
+//! and [layouts](crate::layouts), nothing else is ever written.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -18,17 +18,21 @@ use serde_json::{Value, json};
 
 use crate::annotations::Annotations;
 use crate::app::App;
+use crate::opened::{OpenedRecording, key_of_upload};
+use crate::options::ServeOptions;
 use crate::refusal::Refusal;
 
 /// The paths that change something: annotations added and removed, files uploaded and opened, snapshots written,
-/// recordings of a list opened.
-pub(crate) const PATHS: [&str; 6] = [
+/// recordings of a list opened, layouts kept and removed.
+pub(crate) const PATHS: [&str; 8] = [
     "/api/annotations",
     "/api/annotations/remove",
     "/api/files",
     "/api/files/open",
     "/api/snapshot",
     "/api/recordings/open",
+    "/api/layouts",
+    "/api/layouts/remove",
 ];
 
 /// Opens files that were dropped onto the page.
@@ -39,11 +43,11 @@ pub trait Opener: Send + Sync {
     /// When there is no such upload, or no room for another.
     fn folder(&self, look: Option<u64>) -> Result<(u64, PathBuf), Refusal>;
 
-    /// Serves the files of an upload, in the order in which they were sent; returns the address to open.
+    /// Opens the files of an upload, in the order of their names. The server shows them under `/r/`.
     ///
     /// # Errors
     /// When they cannot be opened.
-    fn open(&self, look: u64) -> Result<String, Refusal>;
+    fn open(&self, look: u64) -> Result<OpenedRecording, Refusal>;
 }
 
 /// What can be changed.
@@ -55,32 +59,34 @@ pub(crate) struct Changes {
     /// The most bytes of all uploads together.
     most_bytes: u64,
     uploads: Uploads,
-    /// Whether only this machine can connect.
-    is_local: bool,
+    /// Whether the page offers to open files; those of another recording go to the server's own opener.
+    is_open: bool,
     /// Why there are no annotations.
     trouble: Option<String>,
 }
 
 impl Changes {
-    pub fn new(
-        file: Option<&Path>,
-        opener: Option<Arc<dyn Opener>>,
-        most_bytes: u64,
-        is_local: bool,
-    ) -> Self {
-        let (notes, trouble) = match file.map(Annotations::read) {
+    pub fn new(options: &ServeOptions, opener: Option<Arc<dyn Opener>>) -> Self {
+        let (notes, trouble) = match options.annotations.as_deref().map(Annotations::read) {
             Some(Ok(notes)) => (Some(Mutex::new(notes)), None),
             Some(Err(error)) => (None, Some(error.to_string())),
             None => (None, None),
         };
         Changes {
             notes,
+            is_open: opener.is_some(),
             opener,
-            most_bytes,
+            most_bytes: options.limits.opened_bytes,
             uploads: Uploads::default(),
-            is_local,
             trouble,
         }
+    }
+
+    /// The changes of a recording that was opened beside a server's own.
+    pub fn of_opened(options: &ServeOptions, server: &Changes) -> Self {
+        let mut changes = Changes::new(options, None);
+        changes.is_open = server.is_open;
+        changes
     }
 
     /// The possible changes, for the page.
@@ -88,17 +94,12 @@ impl Changes {
         json!({
             "annotations": self.notes.is_some(),
             "trouble": self.trouble,
-            "open": self.opener.is_some() && self.is_local,
+            "open": self.is_open,
             "most_bytes": self.most_bytes,
         })
     }
 
     fn opener(&self) -> Result<Arc<dyn Opener>, String> {
-        if !self.is_local {
-            return Err(
-                "files can only be opened when the server listens on this machine alone".to_owned(),
-            );
-        }
         let none = "this server does not open files from the page";
         self.opener.clone().ok_or_else(|| none.to_owned())
     }
@@ -219,8 +220,18 @@ pub(crate) async fn open(State(app): State<Arc<App>>, Query(asked): Query<NewLoo
         Ok(opener) => opener,
         Err(error) => return wrong(&error),
     };
-    match tokio::task::spawn_blocking(move || opener.open(asked.look)).await {
-        Ok(Ok(address)) => json_of(&json!({ "url": address })),
+    let work = move || {
+        let opened = opener.open(asked.look)?;
+        let key = key_of_upload(asked.look);
+        let open = app
+            .opened
+            .as_ref()
+            .ok_or("files are opened at the server's own path")?;
+        drop(open.add(&app, &key, opened));
+        Ok::<_, Refusal>(key)
+    };
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(key)) => json_of(&json!({ "url": format!("/r/{key}/") })),
         Ok(Err(refusal)) => wrong(&refusal.to_string()),
         Err(error) => wrong(&format!("opening failed: {error}")),
     }

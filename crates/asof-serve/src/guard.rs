@@ -197,12 +197,13 @@ impl Guard {
         format!("asof_{}", self.port)
     }
 
-    pub fn check(&self, headers: &HeaderMap, uri: &Uri) -> Result<Credential, Refusal> {
+    /// `path` is that within the recording, which is at a path of its own where it was opened from the page.
+    pub fn check(&self, headers: &HeaderMap, uri: &Uri, path: &str) -> Result<Credential, Refusal> {
         self.check_host(headers, uri)?;
         if headers.contains_key(header::ORIGIN) {
             self.check_origin(headers)?;
         } else {
-            check_site(headers, uri)?;
+            check_site(headers, path)?;
         }
         self.check_token(headers, uri)
     }
@@ -287,10 +288,10 @@ impl Guard {
 
 /// Browsers omit `Origin` where a page may not read the response, but mark the request as cross-site. The work would
 /// be done all the same. The page itself may be opened from anywhere.
-fn check_site(headers: &HeaderMap, uri: &Uri) -> Result<(), Refusal> {
+fn check_site(headers: &HeaderMap, path: &str) -> Result<(), Refusal> {
     let is_own = |site: &HeaderValue| matches!(site.as_bytes(), b"same-origin" | b"none");
     let mut sites = headers.get_all("sec-fetch-site").iter();
-    let is_page = page::file(uri.path()).is_some() && !headers.contains_key(header::UPGRADE);
+    let is_page = page::file(path).is_some() && !headers.contains_key(header::UPGRADE);
     if is_page || sites.all(is_own) {
         Ok(())
     } else {
@@ -356,7 +357,7 @@ mod tests {
     }
 
     fn check(pairs: &[(&str, &str)]) -> Result<Credential, Refusal> {
-        guard(None).check(&headers(pairs), &Uri::from_static("/"))
+        guard(None).check(&headers(pairs), &Uri::from_static("/"), "/")
     }
 
     #[test]
@@ -401,7 +402,7 @@ mod tests {
             let own = ("origin", "http://localhost:8765");
             let mut all = headers(&[("host", "localhost:8765"), own]);
             all.append("origin", second.parse().expect("a value"));
-            let checked = guard(None).check(&all, &Uri::from_static("/"));
+            let checked = guard(None).check(&all, &Uri::from_static("/"), "/");
             assert_eq!(checked, Err(Refusal::Origin), "{second}");
         }
     }
@@ -411,7 +412,8 @@ mod tests {
         let ask = |path: &'static str, more: &[(&str, &str)]| {
             let mut all = vec![("host", "localhost:8765")];
             all.extend(more);
-            guard(None).check(&headers(&all), &Uri::from_static(path))
+            let uri = Uri::from_static(path);
+            guard(None).check(&headers(&all), &uri, uri.path())
         };
         let site = |site| ("sec-fetch-site", site);
         for path in ["/api/rows?topic=/odom", "/api/summary", "/ws", "/no/such"] {
@@ -456,7 +458,8 @@ mod tests {
         let ask = |path: &'static str, more: &[(&str, &str)]| {
             let mut all = vec![("host", "localhost:8765")];
             all.extend(more);
-            guard.check(&headers(&all), &Uri::from_static(path))
+            let uri = Uri::from_static(path);
+            guard.check(&headers(&all), &uri, uri.path())
         };
         assert_eq!(ask("/", &[]), Err(Refusal::Token));
         assert_eq!(ask("/?token=secreT", &[]), Err(Refusal::Token));

@@ -5,6 +5,9 @@
 //! that asks for it. One block cache serves all clients; each client has its own player. The source is never written to.
 //! Annotations go into a file next to it, where [`ServeOptions::annotations`] names one.
 //!
+//! Recordings of a list and dropped files are opened by the same server, each under a path of its own (`/r/…`), within one
+//! budget of memory.
+//!
 //! A source that [grows](asof_core::Growth) is served the same way: clients see what it holds, follow new messages, and scroll
 //! back.
 //!
@@ -40,9 +43,12 @@ mod client;
 mod foxglove;
 mod frames;
 mod guard;
+mod layouts;
+mod opened;
 mod options;
 mod outbox;
 mod page;
+mod plots;
 mod policy;
 mod queries;
 mod record;
@@ -64,6 +70,7 @@ pub use annotations::{Annotation, AnnotationError, Annotations};
 pub use asof_blocks::{DiskOptions, fingerprint_of_file};
 pub use changes::Opener;
 pub use frames::RobotDescription;
+pub use opened::OpenedRecording;
 pub use options::{DEFAULT_PORT, ServeError, ServeLimits, ServeOptions};
 pub use queries::{QueryAnswer, QueryColumn, QueryEngine, QueryKind, QueryLimits};
 pub use recordings::{ListedRecording, RecordingList, RecordingsAsked, newest_first};

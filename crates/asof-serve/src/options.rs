@@ -37,7 +37,7 @@ pub struct ServeOptions {
     /// The address of map tiles, with `{z}`, `{x}` and `{y}`. Without it the page does not fetch anything from
     /// elsewhere.
     pub tiles: Option<String>,
-    /// Memory for what was read, in bytes: three quarters for the block cache, the rest (at least 64 MB) for
+    /// Memory for what was read of all open recordings, in bytes: three quarters for the block cache, the rest (at least 64 MB) for
     /// read-ahead of players and for data that waits to be sent.
     pub cache_bytes: u64,
     /// Times are relative to this one. By default to the start of the source, or to now where a growing source is
@@ -49,6 +49,8 @@ pub struct ServeOptions {
     pub queries: Option<Arc<dyn QueryEngine>>,
     /// Writes snapshots of a running robot on request over HTTP; without it none are written.
     pub snapshots: Option<Arc<dyn SnapshotTaker>>,
+    /// The folder for layouts that are kept on the server, for everyone who uses it. Without it they are kept in browsers.
+    pub layouts: Option<PathBuf>,
     /// A list of recordings, which the page shows where the source has no name; without it there is no list.
     pub recordings: Option<Arc<dyn RecordingList>>,
     /// Limits on clients, and on the memory of each.
@@ -72,7 +74,8 @@ pub struct ServeLimits {
     /// limit is reached, messages are dropped, and clients that have read nothing for `stalled_after` are
     /// disconnected. Nothing larger than this is ever sent.
     pub waiting_bytes: usize,
-    /// Bytes of computed series, tracks and states that are cached for all clients together.
+    /// Bytes of computed series, tracks and states that are cached for all clients together, and as many for all
+    /// recordings that were opened from the page.
     pub series_bytes: usize,
     /// The largest response to one request, in bytes.
     pub answer_bytes: usize,
@@ -127,6 +130,7 @@ impl Default for ServeOptions {
             disk: None,
             queries: None,
             snapshots: None,
+            layouts: None,
             recordings: None,
             limits: ServeLimits::default(),
         }

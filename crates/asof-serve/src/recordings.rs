@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::changes::{json_of, wrong};
+use crate::opened::{OpenedRecording, key_of, router_of};
 use crate::refusal::Refusal;
 
 /// The most recordings of one response.
@@ -28,11 +29,12 @@ pub trait RecordingList: Send + Sync {
     /// Why the search failed, as a sentence for the user.
     fn find(&self, asked: &RecordingsAsked) -> Result<Vec<ListedRecording>, Refusal>;
 
-    /// Serves a recording; returns the address to open.
+    /// Opens a recording. The server shows it under `/r/`, and closes the least recently used one where there is no
+    /// memory for another.
     ///
     /// # Errors
     /// When it cannot be opened, as a sentence for the user.
-    fn open(&self, recording: &str) -> Result<String, Refusal>;
+    fn open(&self, recording: &str) -> Result<OpenedRecording, Refusal>;
 }
 
 impl fmt::Debug for dyn RecordingList {
@@ -124,13 +126,16 @@ pub(crate) struct Chosen {
 
 /// Opens one of them.
 pub(crate) async fn open(State(app): State<Arc<App>>, Query(asked): Query<Chosen>) -> Response {
-    let Some(recordings) = app.recordings.clone() else {
+    if app.recordings.is_none() {
         return wrong("this server serves one recording; it does not have a list");
-    };
-    match tokio::task::spawn_blocking(move || recordings.open(&asked.recording)).await {
-        Ok(Ok(address)) => json_of(&json!({ "url": address })),
-        Ok(Err(refusal)) => wrong(&refusal.to_string()),
-        Err(error) => wrong(&format!("opening failed: {error}")),
+    }
+    let key = key_of(&asked.recording);
+    if let Some(opened) = &app.opened {
+        opened.forget_closed(&key);
+    }
+    match router_of(&app, &key).await {
+        Ok(_) => json_of(&json!({ "url": format!("/r/{key}/") })),
+        Err(refusal) => wrong(&refusal.to_string()),
     }
 }
 

@@ -9,18 +9,20 @@ use asof_decode::Decoders;
 use axum::body::Body;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::{Query, Request, State, WebSocketUpgrade};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use axum::middleware::Next;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use bytes::Bytes;
+use hyper::service::Service as _;
+use hyper_util::service::TowerToHyperService;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::app::{App, problems};
 use crate::foxglove::parameters_as_of;
 use crate::guard::{Credential, Guard, Refusal};
+use crate::opened::{Place, router_of};
 use crate::policy::POLICY;
 use crate::queries::{MOST_ROWS, QueryLimits};
 use crate::record::fields_of;
@@ -29,11 +31,22 @@ use crate::show::{Form, Show, Wish};
 use crate::snapshots;
 use crate::tracks::Track;
 use crate::waiting::{Client, Connection};
-use crate::{assets, changes, foxglove, page, recordings, session, video};
+use crate::{assets, changes, foxglove, layouts, page, plots, recordings, session, video};
 
 type Shared = State<Arc<App>>;
 
+/// All that the server answers, checked: its own recording, and those that are open beside it.
 pub(crate) fn router(app: &Arc<App>) -> Router {
+    let own = routes(app);
+    let guarded = move |state: Shared, request: Request| {
+        let own = own.clone();
+        async move { guarded(state, request, own).await }
+    };
+    Router::new().fallback(guarded).with_state(Arc::clone(app))
+}
+
+/// The routes of one recording.
+pub(crate) fn routes(app: &Arc<App>) -> Router {
     Router::new()
         .route("/", get(index))
         .route("/ws", get(socket))
@@ -45,6 +58,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         .route("/api/message", get(message))
         .route("/api/messages", get(messages))
         .route("/api/fields", get(fields))
+        .route("/api/plots", get(first_plots))
         .route("/api/frames", get(frames))
         .route("/api/series", get(series))
         .route("/api/density", get(density))
@@ -63,18 +77,16 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         )
         .route(changes::PATHS[5], post(recordings::open))
         .route("/api/recordings", get(recordings::list))
+        .route(changes::PATHS[6], get(layouts::list).post(layouts::keep))
+        .route(changes::PATHS[7], post(layouts::remove))
         .route("/api/sql", get(sql))
         .fallback(files)
-        .layer(axum::middleware::from_fn_with_state(
-            Arc::clone(app),
-            guarded,
-        ))
         .with_state(Arc::clone(app))
 }
 
 /// Checks every request before it is answered. Every response, a refusal too, has the security headers.
-async fn guarded(State(app): Shared, request: Request, next: Next) -> Response {
-    let mut response = checked(&app, request, next).await;
+async fn guarded(State(app): Shared, request: Request, own: Router) -> Response {
+    let mut response = checked(&app, request, own).await;
     let headers = response.headers_mut();
     for (name, value) in SAFE_HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
@@ -85,8 +97,12 @@ async fn guarded(State(app): Shared, request: Request, next: Next) -> Response {
     response
 }
 
-async fn checked(app: &App, request: Request, next: Next) -> Response {
-    let credential = match app.guard.check(request.headers(), request.uri()) {
+async fn checked(app: &Arc<App>, request: Request, own: Router) -> Response {
+    let place = Place::of(request.uri().path());
+    let checked = app
+        .guard
+        .check(request.headers(), request.uri(), place.path);
+    let credential = match checked {
         Ok(credential) => credential,
         Err(Refusal::Origin) => {
             let text = app.refusals.note_origin(request.headers());
@@ -97,7 +113,7 @@ async fn checked(app: &App, request: Request, next: Next) -> Response {
     };
     let is_reading = request.method() == Method::GET || request.method() == Method::HEAD;
     let may_change = request.method() == Method::POST
-        && changes::PATHS.contains(&request.uri().path())
+        && changes::PATHS.contains(&place.path)
         && Guard::may_change(request.headers());
     if !is_reading && !may_change {
         return refused(app, Refusal::Malformed, request.method().as_str());
@@ -106,8 +122,47 @@ async fn checked(app: &App, request: Request, next: Next) -> Response {
     // A change is carried out: a client that follows the redirection would repeat it as a GET.
     if credential == Credential::InAddress && is_reading && !is_upgrade {
         keep_token(app, &request)
+    } else if place.key.is_some() {
+        beside(app, request, is_upgrade).await
     } else {
-        next.run(request).await
+        app.usage.touch();
+        routed(own, request).await
+    }
+}
+
+async fn routed(router: Router, request: Request) -> Response {
+    let Ok(response) = TowerToHyperService::new(router).call(request).await;
+    response
+}
+
+/// Passes a request on to the recording that its path names.
+async fn beside(app: &Arc<App>, mut request: Request, is_upgrade: bool) -> Response {
+    let uri = request.uri();
+    let Place { key, path } = Place::of(uri.path());
+    let key = key.unwrap_or_default().to_owned();
+    if path.is_empty() {
+        let to = [(header::LOCATION, format!("/r/{key}/"))];
+        return (StatusCode::SEE_OTHER, to).into_response();
+    }
+    // The page itself opens nothing: any site may have a link to it.
+    if let (Some(file), false) = (page::file(path), is_upgrade) {
+        if let Some(opened) = &app.opened {
+            opened.forget_closed(&key);
+        }
+        return ([(header::CONTENT_TYPE, file.media_type)], file.bytes).into_response();
+    }
+    let query = uri
+        .query()
+        .map_or_else(String::new, |query| format!("?{query}"));
+    let Ok(inner) = format!("{path}{query}").parse::<Uri>() else {
+        return refused(app, Refusal::Path, uri.path());
+    };
+    match router_of(app, &key).await {
+        Ok(router) => {
+            *request.uri_mut() = inner;
+            routed(router, request).await
+        }
+        Err(refusal) => wrong(refusal.to_string()),
     }
 }
 
@@ -297,11 +352,14 @@ fn upgraded(
     }
     upgrade.on_upgrade(move |socket| async move {
         let socket = (socket, connection);
+        let used = Arc::clone(&app);
+        used.usage.connect();
         if protocol == session::PROTOCOL {
             session::run(app, socket).await;
         } else {
             foxglove::run(app, socket, protocol).await;
         }
+        used.usage.disconnect();
         drop(permit);
     })
 }
@@ -522,6 +580,12 @@ async fn fields(
         let decoder = decoder.map_err(|error| error.to_string())?;
         Ok(Answer::json(&json!(fields_of(decoder, record.as_ref()))))
     };
+    answered(&app, &connection, work).await
+}
+
+/// What is worth a plot at first sight.
+async fn first_plots(State(app): Shared, Extension(connection): Connected) -> Response {
+    let work = |app: &App, client: &Client| Ok(Answer::json(&json!(plots::plots(app, client)?)));
     answered(&app, &connection, work).await
 }
 

@@ -62,8 +62,8 @@ impl Server {
         Self::start_with(source, name, options, None)
     }
 
-    /// The same, with an `opener` for files that are dropped onto the page. Files are accepted only where the server
-    /// listens on this machine alone.
+    /// The same, with an `opener` for files that are dropped onto the page. Where the server does not listen on this
+    /// machine alone, clients need the token for that as for everything else.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -85,13 +85,9 @@ impl Server {
             None => Some(make_token()?),
         };
         let guard = Guard::new(address, token, &options.hosts, &options.origins);
+        let guard = Arc::new(guard);
         let connections = options.limits.connections;
-        let changes = Changes::new(
-            options.annotations.as_deref(),
-            opener,
-            options.limits.opened_bytes,
-            address.ip().is_loopback(),
-        );
+        let changes = Changes::new(options, opener);
         let app = Arc::new(App::new(source, name, guard, changes, options));
         let runtime = Builder::new_multi_thread()
             .thread_name("asof-serve")
@@ -162,6 +158,9 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.app.over.send_replace(true);
+        if let Some(opened) = &self.app.opened {
+            opened.close_all();
+        }
         if let Some(runtime) = self.runtime.take() {
             let shut_down = move || runtime.shutdown_timeout(Duration::from_secs(2));
             // On a thread of its own: a task of another server may be what drops this one, and must not block.
@@ -175,7 +174,7 @@ impl Drop for Server {
 }
 
 /// Loads the transforms of a growing source even without clients: it may evict them.
-async fn take_in_frames(app: Arc<App>) {
+pub(crate) async fn take_in_frames(app: Arc<App>) {
     let mut over = app.over.subscribe();
     while !*over.borrow_and_update() {
         tokio::task::block_in_place(|| app.frames.catch_up());

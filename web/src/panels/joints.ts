@@ -1,7 +1,7 @@
 import { Columns } from "../columns";
 import type { Context, Panel, PanelSpec } from "../context";
 import { empty, h } from "../dom";
-import { number } from "../format";
+import { exact } from "../exact";
 import { register } from "../registry";
 
 /** Where a robot's joints are, how fast they move and with how much effort. */
@@ -14,7 +14,7 @@ function jointsPanel(context: Context, spec: PanelSpec): Panel {
     const columns = new Columns(shown);
     const names = columns.texts("name[]");
     const parts = ["position", "velocity", "effort"].map((path) => columns.numbers(`${path}[]`));
-    const cell = (value: number | undefined) => h("td", {}, value === undefined || Number.isNaN(value) ? "" : number(Number(value.toPrecision(6))));
+    const cell = (value: number | undefined) => h("td", {}, value === undefined || Number.isNaN(value) ? "" : exact(value));
     const rows = names.map((name, row) => h("tr", {}, h("th", { scope: "row" }, name), ...parts.map((part) => cell(part[row]))));
     element.replaceChildren(h("table", {}, h("thead", {}, h("tr", {}, ...["joint", "position", "velocity", "effort"].map((title) => h("th", { scope: "col" }, title)))), h("tbody", {}, ...rows)));
   });

@@ -1,6 +1,7 @@
 import { ask } from "../connection";
 import type { Context, Panel, PanelSpec } from "../context";
 import { canvas, color, empty, h } from "../dom";
+import { counted } from "../format";
 import { register } from "../registry";
 import { Tiles } from "../tiles";
 
@@ -101,7 +102,7 @@ class Track {
     context2d.fill();
     context2d.fillStyle = color("text");
     context2d.font = "12px system-ui, sans-serif";
-    context2d.fillText(`${latitude.toFixed(6)}°, ${longitude.toFixed(6)}°${this.tiles ? ` · map: ${this.tiles.host}` : ""}`, 10, height - 12);
+    context2d.fillText(`${latitude.toFixed(6)}°, ${longitude.toFixed(6)}°${this.tiles ? ` · map: ${this.tiles.host}` : ""}${this.tiles?.dead ? ` (${counted(this.tiles.dead, "tile")} could not be loaded)` : ""}`, 10, height - 12);
     context2d.fillRect(width - step * scale - 14, height - 12, step * scale, 2);
     context2d.textAlign = "right";
     context2d.fillText(step >= 1000 ? `${step / 1000} km` : `${step} m`, width - 14, height - 18);

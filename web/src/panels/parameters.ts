@@ -1,6 +1,7 @@
 import { ask } from "../connection";
 import type { Context, Panel } from "../context";
 import { empty, h } from "../dom";
+import { exact, parseExact } from "../exact";
 import { register } from "../registry";
 import type { Json } from "../types";
 
@@ -13,7 +14,7 @@ function parametersPanel(context: Context): Panel {
   let isReading = false;
   const draw = () => {
     const text = words.value.toLowerCase();
-    const rows = known.filter(([name]) => name.toLowerCase().includes(text)).map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, typeof value === "string" ? value : JSON.stringify(value))));
+    const rows = known.filter(([name]) => name.toLowerCase().includes(text)).map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, typeof value === "string" ? value : exact(value))));
     if (known.length === 0) return element.replaceChildren(empty("No parameters", "None were logged up to this time. They come from PX4 logs and ROS 2 parameter events."));
     if (rows.length === 0) return element.replaceChildren(empty("Nothing matches", "Try other words."));
     element.replaceChildren(h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "parameter"), h("th", { scope: "col" }, "value"))), h("tbody", {}, ...rows)));
@@ -24,7 +25,7 @@ function parametersPanel(context: Context): Panel {
     isReading = true;
     read = t;
     try {
-      known = Object.entries(await ask<Record<string, Json>>("parameters", { t }));
+      known = Object.entries(await ask<Record<string, Json>>("parameters", { t }, undefined, parseExact));
       draw();
     } catch (error) {
       element.replaceChildren(empty("The parameters cannot be read", (error as Error).message));

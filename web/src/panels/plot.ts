@@ -1,13 +1,13 @@
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { Tail, columns } from "../connection";
+import { Tail, ask, columns } from "../connection";
 import type { Context, Panel, PanelSpec } from "../context";
 import { navigate } from "../context";
 import { SERIES, button, color, empty, h } from "../dom";
 import { type Expression, parse } from "../expression";
 import { FIELD_MIME } from "../first";
 import { number, ticks, time } from "../format";
-import { type Line, computed, slope, statistics, svgOf, zigzag } from "../lines";
+import { type Line, computed, ends, figuresOf, middles, slope, svgOf, zigzag } from "../lines";
 import { register } from "../registry";
 
 interface PlotField {
@@ -44,8 +44,13 @@ class Plot {
   /** How the range of values is stretched: by the wheel with the shift key. */
   private stretch = { factor: 1, middle: 0.5 };
   private stops: (() => void)[] = [];
-  /** What is drawn of what is seen: the least, the greatest and the mean, where a person wants it. */
+  /** Figures of the visible range, on request. */
   private figures = h("table", { class: "figures", hidden: true });
+  /** The values behind them, by topic and path; every how many messages, where there are too many. */
+  private values = new Map<string, { rows: [number, number][]; every: number }>();
+  /** The moment that differences are measured from. */
+  private pin?: number;
+  private pinLine = h("div", { class: "playhead pin", hidden: true });
 
   constructor(
     private context: Context,
@@ -85,6 +90,30 @@ class Plot {
   /** Shows or hides the figures of what is seen. */
   toggleFigures(): void {
     this.figures.hidden = !this.figures.hidden;
+    this.showFigures();
+    void this.readValues();
+  }
+
+  /** Pins a cursor at the position, or takes it away: the legend then has the differences to there. */
+  togglePin(): boolean {
+    this.pin = this.pin === undefined ? this.context.connection.position() : undefined;
+    this.placeHead();
+    this.showValues();
+    return this.pin !== undefined;
+  }
+
+  /** Reads what the figures are of. Formulas and running robots have the columns that are drawn. */
+  private async readValues(): Promise<void> {
+    if (this.figures.hidden || this.context.summary.live) return;
+    const missing = this.fields.filter((field) => !field.formula && !this.values.has(this.nameOf(field)));
+    await Promise.all(
+      missing.map(async ({ topic, path }) => {
+        type Rows = { rows: [number, number | boolean | null][]; every: number };
+        const { rows, every } = await ask<Rows>("rows", { topic, paths: path }).catch(() => ({ rows: [], every: 1 }));
+        const known = rows.filter(([, value]) => value !== null).map(([t, value]): [number, number] => [t, Number(value)]);
+        this.values.set(`${topic}.${path}`, { rows: known, every });
+      }),
+    );
     this.showFigures();
   }
 
@@ -227,11 +256,12 @@ class Plot {
   private build(): void {
     this.plot?.destroy();
     this.plot = undefined;
-    this.legend.replaceChildren(...this.fields.map((field, index) => this.legendEntry(field, index)));
-    this.note.replaceChildren(this.fields.length === 0 ? empty("Nothing to plot", "Open a topic on the left and click a number, or drag one here.") : "");
+    this.legend.replaceChildren(...this.fields.map((field, index) => this.legendEntry(field, index)), h("b", { class: "stretch" }));
+    void this.readValues();
+    this.note.replaceChildren(this.fields.length === 0 ? empty("Nothing to plot", "Open a topic on the left and click a number, or click a field's name in a Message or Table.") : "");
     if (this.fields.length === 0) return;
     this.plot = new uPlot(this.options(), this.data(), this.area);
-    this.plot.over.append(this.head);
+    this.plot.over.append(this.head, this.pinLine);
     this.placeHead();
     navigate(this.plot.over, this.context, () => ({ left: 0, width: this.plot?.over.clientWidth ?? 1 }));
   }
@@ -240,18 +270,20 @@ class Plot {
     const { view } = this.context;
     const axis = { stroke: color("faint"), grid: { stroke: color("line"), width: 1 }, ticks: { stroke: color("line") }, font: "11px system-ui, sans-serif" };
     const values = (_self: uPlot, splits: number[]) => splits.map(number);
+    // Three values at least, also where a plot is flat.
+    const space = (_self: uPlot, _axis: number, _min: number, _max: number, tall: number) => Math.max(12, Math.min(36, tall / 5));
     const range = (_self: uPlot, least: number | null, most: number | null) => this.rangeOf(least, most);
     const hasRight = this.fields.some((field) => field.right);
     return {
       width: Math.max(this.area.clientWidth, 60),
-      height: Math.max(this.area.clientHeight, 60),
+      height: Math.max(this.area.clientHeight, 40),
       legend: { show: false },
       cursor: { drag: { x: false, y: false, setScale: false }, points: { show: false }, y: false },
       scales: { x: { time: false, range: () => [view.start / 1e9, view.end / 1e9] }, y: { range }, right: { range } },
       axes: [
-        { ...axis, size: 28, splits: (self) => ticks(view.start, view.end, self.width / 110).at.map((at) => at / 1e9), values: (self, splits) => this.times(self.width, splits) },
-        { ...axis, size: 56, values },
-        ...(hasRight ? [{ ...axis, size: 56, values, scale: "right", side: 1 as const, grid: { show: false } }] : []),
+        { ...axis, show: this.hasTimes(), size: 28, splits: (self) => ticks(view.start, view.end, self.width / 80).at.map((at) => at / 1e9), values: (self, splits) => this.times(self.width, splits) },
+        { ...axis, size: 56, space, values },
+        ...(hasRight ? [{ ...axis, size: 56, space, values, scale: "right", side: 1 as const, grid: { show: false } }] : []),
       ],
       series: [
         {},
@@ -277,7 +309,7 @@ class Plot {
 
   private times(width: number, splits: number[]): string[] {
     const { view, clock, summary } = this.context;
-    const { digits } = ticks(view.start, view.end, width / 110);
+    const { digits } = ticks(view.start, view.end, width / 80);
     return splits.map((at) => {
       const text = time(at * 1e9, clock(), summary.start, digits);
       return clock() === "relative" ? text : text.slice(11);
@@ -311,26 +343,39 @@ class Plot {
     if (!this.plot) return;
     const { connection, view } = this.context;
     const wide = this.plot.over.clientWidth;
-    let x = ((connection.position() - view.start) / (view.end - view.start)) * wide;
-    if (connection.state.following) x = Math.min(x, wide - 1.5);
-    this.head.style.transform = `translateX(${x}px)`;
-    this.head.hidden = x < 0 || x > wide;
+    const put = (line: HTMLElement, t: number | undefined, most: number) => {
+      const x = t === undefined ? -1 : Math.min(((t - view.start) / (view.end - view.start)) * wide, most);
+      line.style.transform = `translateX(${x}px)`;
+      line.hidden = x < 0 || x > wide;
+    };
+    put(this.head, connection.position(), connection.state.following ? wide - 1.5 : Infinity);
+    put(this.pinLine, this.pin, Infinity);
+  }
+
+  /** The value of a line at a time: that of the last column that has one. */
+  private valueAt(line: Line | undefined, t: number): number | undefined {
+    const { start, end, count } = this.span;
+    const column = Math.floor(((t - start) / (end - start + 1)) * count);
+    for (let at = Math.min(column, count - 1); at >= Math.max(0, column - 400) && line; at--)
+      if (!Number.isNaN(line.most[at])) return (line.most[at] + line.least[at]) / 2;
+    return undefined;
   }
 
   /** The values under the pointer, or else at the position; and what they are over all that is seen. */
   private showValues(t = this.context.connection.position()): void {
-    const { start, end, count } = this.span;
-    const column = Math.floor(((t - start) / (end - start + 1)) * count);
+    const shown = (value: number) => number(Number(value.toPrecision(6)));
+    const { pin } = this;
     this.legend.querySelectorAll<HTMLElement>(".now").forEach((element, index) => {
       const line = this.lines[index];
-      if (line?.error) return void (element.textContent = line.error);
-      element.textContent = "";
-      for (let at = Math.min(column, count - 1); at >= Math.max(0, column - 400) && line; at--)
-        if (!Number.isNaN(line.most[at])) {
-          element.textContent = number(Number(((line.most[at] + line.least[at]) / 2).toPrecision(6)));
-          break;
-        }
+      const [value, before] = [this.valueAt(line, t), pin === undefined ? undefined : this.valueAt(line, pin)];
+      const difference = value !== undefined && before !== undefined ? ` Δ ${shown(value - before)}` : "";
+      element.textContent = line?.error ?? (value === undefined ? "" : `${shown(value)}${difference}`);
+      element.title = line?.error ?? "";
+      element.classList.toggle("bad", line?.error !== undefined);
     });
+    const stretch = this.legend.querySelector<HTMLElement>(".stretch");
+    if (stretch) stretch.textContent = pin === undefined ? "" : `Δt ${((t - pin) / 1e9).toFixed(3)} s`;
+    this.legend.classList.toggle("pinned", pin !== undefined);
     this.showFigures();
   }
 
@@ -338,10 +383,17 @@ class Plot {
     if (this.figures.hidden) return;
     const cell = (value: number) => h("td", {}, number(Number(value.toPrecision(6))));
     const rows = this.fields.flatMap((field, index) => {
-      const found = this.lines[index] && statistics(this.lines[index], this.span, this.context.view);
-      return found ? [h("tr", {}, h("th", { scope: "row" }, field.path), cell(found.least), cell(found.most), cell(found.mean))] : [];
+      const line = this.lines[index];
+      const { view } = this.context;
+      const found = line && ends(line, this.span, view);
+      const known = this.values.get(this.nameOf(field));
+      const more = line && figuresOf(known?.rows ?? middles(line, this.span), view);
+      if (!found || !more) return [];
+      const note = known && known.every > 1 ? `mean, deviation and percentiles of every ${known.every}th message` : known ? "" : "mean, deviation and percentiles of what is drawn";
+      return [h("tr", { title: note }, h("th", { scope: "row" }, field.path, note ? " ≈" : ""), ...[found.least, found.most, more.mean, more.deviation, ...more.percentiles].map(cell))];
     });
-    this.figures.replaceChildren(h("thead", {}, h("tr", {}, ...["in view", "min", "max", "mean"].map((text) => h("th", { scope: "col" }, text)))), h("tbody", {}, ...rows));
+    const heads = ["in view", "min", "max", "mean", "std", "5 %", "50 %", "95 %"];
+    this.figures.replaceChildren(h("thead", {}, h("tr", {}, ...heads.map((text) => h("th", { scope: "col" }, text)))), h("tbody", {}, ...rows));
   }
 
   private columnCount(): number {
@@ -404,6 +456,11 @@ class Plot {
     });
   }
 
+  /** A very flat plot has no room for times; the timeline has them. */
+  private hasTimes(): boolean {
+    return this.area.clientHeight >= 72;
+  }
+
   private redraw(): void {
     if (this.queued) return;
     this.queued = true;
@@ -415,8 +472,8 @@ class Plot {
   }
 
   private resize(): void {
-    if (!this.plot) this.build();
-    else this.plot.setSize({ width: Math.max(this.area.clientWidth, 60), height: Math.max(this.area.clientHeight, 60) });
+    if (!this.plot || this.plot.axes[0].show !== this.hasTimes()) this.build();
+    else this.plot.setSize({ width: Math.max(this.area.clientWidth, 60), height: Math.max(this.area.clientHeight, 40) });
   }
 }
 
@@ -436,12 +493,15 @@ function saveChoice(ways: Record<string, () => void>): HTMLElement {
 
 function plotPanel(context: Context, spec: PanelSpec): Panel {
   const plot = new Plot(context, spec);
+  const pin = h("button", { class: "plain text", title: "Pin a cursor here, and show differences to it", "aria-label": "Differences to this moment", "aria-pressed": "false" }, "Δ");
+  pin.addEventListener("click", () => pin.setAttribute("aria-pressed", String(plot.togglePin())));
   return {
     element: plot.element,
     title: [...new Set(plot.fields.map((field) => field.topic))].filter(Boolean).join(", "),
     controls: [
       h("button", { class: "plain text", title: "Add a formula over the lines", "aria-label": "Add a formula", onclick: () => plot.addFormula() }, "ƒ"),
-      h("button", { class: "plain text", title: "Minimum, maximum and mean of the visible range", "aria-label": "Statistics of the visible range", onclick: () => plot.toggleFigures() }, "Σ"),
+      pin,
+      h("button", { class: "plain text", title: "Minimum, maximum, mean, standard deviation and percentiles of the visible range", "aria-label": "Statistics of the visible range", onclick: () => plot.toggleFigures() }, "Σ"),
       saveChoice({ "PNG picture": () => plot.savePicture(), "SVG drawing": () => plot.saveVector(), "CSV table": () => plot.saveTable() }),
     ],
     spec: () => ({ kind: "plot", fields: plot.fields }),

@@ -1,14 +1,16 @@
 import type { Context, Panel, PanelSpec } from "../context";
 import { empty, h } from "../dom";
-import { bytes, number, time } from "../format";
+import { exact, jsonWithin } from "../exact";
+import { openFieldMenu } from "../fields";
+import { bytes, time } from "../format";
 import { register } from "../registry";
 import type { Json, Shown } from "../types";
 
 /** More entries than this of one list are not drawn. */
 const MOST = 500;
 
-/** One message as a tree. A click on a name copies its path. */
-class MessageTree {
+/** One message as a tree, with all digits of its values. A click on a name offers to plot the field. */
+export class MessageTree {
   readonly element: HTMLElement;
   private head = h("div", { class: "message-head" });
   private tree = h("div", { class: "tree", tabindex: 0, role: "region", "aria-label": "Fields of the message" });
@@ -56,46 +58,67 @@ class MessageTree {
       h("span", {}, bytes(shown.size)),
     );
     if (shown.error) return this.tree.replaceChildren(empty("This message cannot be decoded", shown.error));
-    this.tree.replaceChildren(...this.entries(shown.data ?? null, ""));
+    this.take(this.entries(shown.data ?? null, ""));
   }
 
-  private entries(value: Json, path: string): HTMLElement[] {
+  /** Shows other entries. Where only values differ, the elements stay: what has the focus or is pressed keeps it. */
+  private take(entries: HTMLElement[]): void {
+    const changing = (root: ParentNode) => [...root.querySelectorAll<HTMLElement>("[data-path]")];
+    const fresh = h("div", {}, ...entries);
+    const [before, after] = [changing(this.tree), changing(fresh)];
+    const isSame = before.length > 0 && before.length === after.length && before.every((one, at) => one.dataset.path === after[at].dataset.path && one.className === after[at].className);
+    if (!isSame) return this.tree.replaceChildren(...entries);
+    before.forEach((one, at) => {
+      if (one.textContent !== after[at].textContent) one.textContent = after[at].textContent;
+    });
+  }
+
+  /** `path` is undefined within a text: nothing there has a path that a plot knows. */
+  private entries(value: Json, path: string | undefined): HTMLElement[] {
     if (value === null || typeof value !== "object") return [this.leaf("value", path, value)];
     const all: [string, Json][] = Array.isArray(value) ? value.map((one, index) => [`[${index}]`, one]) : Object.entries(value);
     const shown = all.slice(0, MOST).map(([name, one]) => {
-      const own = name.startsWith("[") ? path + name : path ? `${path}.${name}` : name;
+      const own = path === undefined ? undefined : name.startsWith("[") ? path + name : path ? `${path}.${name}` : name;
+      const within = jsonWithin(one);
+      if (within !== undefined) return this.folded(name, own, within, typeof one === "string" ? "JSON in a text" : "JSON in bytes");
       return one === null || typeof one !== "object" ? this.leaf(name, own, one) : this.branch(name, own, one);
     });
     if (all.length > MOST) shown.push(h("div", { class: "faint" }, `… ${all.length - MOST} more`));
     return shown;
   }
 
-  private branch(name: string, path: string, value: Json): HTMLElement {
+  /** What a text or bytes hold. */
+  private folded(name: string, path: string | undefined, value: Json, note: string): HTMLElement {
+    const details = h("details", { open: !this.closed.has(`${path}`) });
+    details.addEventListener("toggle", () => (details.open ? this.closed.delete(`${path}`) : this.closed.add(`${path}`)));
+    details.append(h("summary", {}, this.label(name, path), h("span", { class: "faint" }, note)), h("div", { class: "inner" }, ...this.entries(value, undefined)));
+    return details;
+  }
+
+  private branch(name: string, path: string | undefined, value: Json): HTMLElement {
     const size = Array.isArray(value) ? value.length : Object.keys(value as object).length;
     // Long lists of numbers are read as one line.
     const flat = Array.isArray(value) && value.every((one) => one === null || typeof one !== "object");
-    const details = h("details", { open: !this.closed.has(path) && !(flat && size > 12) });
-    details.addEventListener("toggle", () => (details.open ? this.closed.delete(path) : this.closed.add(path)));
+    const key = `${path} ${name}`;
+    const details = h("details", { open: !this.closed.has(key) && !(flat && size > 12) });
+    details.addEventListener("toggle", () => (details.open ? this.closed.delete(key) : this.closed.add(key)));
     const note = this.asTime(value) ?? (Array.isArray(value) ? `[${size}]` : "");
-    details.append(h("summary", {}, this.label(name, path), h("span", { class: "faint" }, note)));
+    details.append(h("summary", {}, this.label(name, path), h("span", { class: "faint note", "data-path": key }, note)));
     if (flat && Array.isArray(value))
-      details.append(h("div", { class: "numbers" }, value.slice(0, 400).map((one) => (typeof one === "number" ? number(one) : String(one))).join(", ") + (size > 400 ? " …" : "")));
+      details.append(h("div", { class: "numbers", "data-path": key }, value.slice(0, 400).map((one) => (typeof one === "string" ? one : exact(one))).join(", ") + (size > 400 ? " …" : "")));
     else details.append(h("div", { class: "inner" }, ...this.entries(value, path)));
     return details;
   }
 
-  private leaf(name: string, path: string, value: Json): HTMLElement {
-    const text = typeof value === "number" ? number(value) : typeof value === "string" ? JSON.stringify(value) : String(value);
-    return h("div", { class: "leaf" }, this.label(name, path), h("span", { class: `value ${typeof value}` }, text));
+  private leaf(name: string, path: string | undefined, value: Json): HTMLElement {
+    const kind = typeof value === "bigint" ? "number" : typeof value;
+    return h("div", { class: "leaf" }, this.label(name, path, kind), h("span", { class: `value ${kind}`, "data-path": `${path} ${name}` }, exact(value)));
   }
 
-  private label(name: string, path: string): HTMLElement {
-    const copy = (event: Event) => {
-      event.preventDefault();
-      void navigator.clipboard?.writeText(`${this.topic}.${path}`);
-      (event.target as HTMLElement).animate([{ background: "var(--accent)" }, { background: "transparent" }], 500);
-    };
-    return h("span", { class: "key", title: `Copy ${this.topic}.${path}`, onclick: copy }, name);
+  private label(name: string, path: string | undefined, kind = ""): HTMLElement {
+    if (!path || (kind !== "number" && kind !== "boolean")) return h("span", { class: "key", title: `${this.topic}.${path ?? name}` }, name);
+    const open = (event: Event) => openFieldMenu(this.context, event.currentTarget as HTMLElement, { topic: this.topic, path });
+    return h("button", { class: "key", title: `Plot ${path}`, "aria-haspopup": "menu", onclick: open }, name);
   }
 
   /** Stamps and durations in the words of ROS and protobuf, as a person reads them. */

@@ -3,10 +3,11 @@ import "uplot/dist/uPlot.min.css";
 import { ask } from "../connection";
 import type { Context, Panel, PanelSpec } from "../context";
 import { SERIES, color, empty, h } from "../dom";
-import { count, number, time } from "../format";
+import { exact, parseExact } from "../exact";
+import { count, counted, number, time } from "../format";
 import { register } from "../registry";
 
-type Cell = number | string | null;
+type Cell = number | bigint | string | null;
 
 interface Answer {
   columns: { name: string; kind: "time" | "number" | "text" }[];
@@ -80,10 +81,10 @@ class SqlPanel {
     const since = performance.now();
     let said: string;
     try {
-      const answer = await ask<Answer>("sql", { query: this.text.value }, own.signal);
+      const answer = await ask<Answer>("sql", { query: this.text.value }, own.signal, parseExact);
       this.answer = answer;
       const seconds = ((performance.now() - since) / 1000).toFixed(2);
-      said = `${count(answer.rows.length)} rows in ${seconds} s${answer.cut ? `; ${answer.cut}` : ""}`;
+      said = `${counted(answer.rows.length, "row")} in ${seconds} s${answer.cut ? `; ${answer.cut}` : ""}`;
       this.draw();
     } catch (error) {
       said = own.signal.aborted ? "cancelled" : "";
@@ -105,6 +106,7 @@ class SqlPanel {
     this.plot?.destroy();
     this.plot = undefined;
     this.area.replaceChildren(...content);
+    this.area.scrollTop = 0;
   }
 
   private draw(): void {
@@ -120,7 +122,7 @@ class SqlPanel {
       if (value === null) return h("td", { class: "faint" }, "NULL");
       const { kind } = columns[index];
       if (kind === "time") return this.timeCell(Number(value));
-      return h("td", { class: kind }, typeof value === "number" ? number(value) : value);
+      return h("td", { class: kind }, typeof value === "string" ? value : exact(value));
     };
     const body = rows.slice(0, MOST_SHOWN).map((row) => h("tr", {}, ...row.map(cell)));
     const head = h("tr", {}, ...columns.map(({ name, kind }) => h("th", { class: kind, scope: "col" }, name)));

@@ -1,7 +1,9 @@
 import { ask } from "../connection";
 import type { Context, Panel, PanelSpec } from "../context";
 import { empty, h } from "../dom";
-import { number, time } from "../format";
+import { exact, parseExact } from "../exact";
+import { broken, openFieldMenu } from "../fields";
+import { time } from "../format";
 import { register } from "../registry";
 import type { Json, Shown } from "../types";
 
@@ -13,6 +15,10 @@ const PAUSE = 400;
 /** The last messages of a topic up to the position, a row for each, a column for each field. */
 class MessageTable {
   readonly element: HTMLElement;
+  private head = h("thead");
+  private rows = h("tbody");
+  private table = h("table", {}, this.head, this.rows);
+  private more = h("div");
   private read = NaN;
   private isReading = false;
   private timer = 0;
@@ -48,7 +54,7 @@ class MessageTable {
     if (t === this.read) return;
     this.isReading = true;
     try {
-      this.shown = await ask<Shown[]>("messages", { topic: this.topic, end: t, last: ROWS });
+      this.shown = await ask<Shown[]>("messages", { topic: this.topic, end: t, last: ROWS }, undefined, parseExact);
       this.read = t;
       this.draw();
     } catch (error) {
@@ -69,9 +75,19 @@ class MessageTable {
       const go = h("button", { class: "plain text", title: "Go there", onclick: () => context.connection.seek(message.t) }, when(message.t));
       return h("tr", {}, h("th", { scope: "row" }, go), ...names.map((name) => h("td", {}, message.error && name === names[0] ? message.error : cell(row.get(name)))));
     });
-    const head = ["time", ...names].map((name) => h("th", { scope: "col" }, name));
+    const isNumber = (name: string) => rows.some((row) => ["number", "bigint", "boolean"].includes(typeof row.get(name)));
+    const title = (name: string) => {
+      const open = (event: Event) => openFieldMenu(context, event.currentTarget as HTMLElement, { topic, path: name });
+      return isNumber(name) && name !== "value" ? h("button", { class: "key", title: `Plot ${name}`, "aria-haspopup": "menu", onclick: open }, ...broken(name)) : h("span", {}, ...broken(name));
+    };
+    const key = names.map((name) => `${name} ${isNumber(name)}`).join("\n");
+    // The head stays where it is: it may have the focus.
+    if (this.head.dataset.key !== key) this.head.replaceChildren(h("tr", {}, h("th", { scope: "col" }, "time"), ...names.map((name) => h("th", { scope: "col" }, title(name)))));
+    this.head.dataset.key = key;
     const more = all.length > names.length ? h("p", { class: "faint" }, `${all.length - names.length} more fields are not shown; the panel Message has all.`) : "";
-    this.element.replaceChildren(h("table", {}, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...body)), more);
+    this.rows.replaceChildren(...body);
+    this.more.replaceChildren(more);
+    if (!this.table.isConnected) this.element.replaceChildren(this.table, this.more);
   }
 }
 
@@ -84,9 +100,8 @@ function flat(value: Json, path = "", into = new Map<string, Json>()): Map<strin
 
 function cell(value: Json | undefined): string {
   if (value === undefined || value === null) return "";
-  if (typeof value === "number") return number(value);
-  if (Array.isArray(value)) return `[${value.length}] ${JSON.stringify(value.slice(0, 4)).slice(1, 60)}`;
-  return String(value).slice(0, 120);
+  if (Array.isArray(value)) return `[${value.length}] ${exact(value.slice(0, 4)).slice(1, 60)}`;
+  return typeof value === "string" ? value.slice(0, 120) : exact(value);
 }
 
 function tablePanel(context: Context, spec: PanelSpec): Panel {

@@ -63,7 +63,7 @@ class Curve {
       );
     this.legend.replaceChildren(...fields.map(entry));
     this.curves = [];
-    const advice = fields.length === 0 ? "Open a topic on the left and drag a number here: the first is the horizontal axis." : "Drag another number here: it is the vertical axis.";
+    const advice = fields.length === 0 ? "Click a field's name in a Message, a Table or the topic list and choose XY: the first is the horizontal axis." : "Choose XY for another field: it is the vertical axis.";
     this.note.replaceChildren(fields.length < 2 ? empty("Nothing to draw", advice) : "");
     void this.read();
   }
@@ -180,18 +180,21 @@ class Curve {
 
 /** Both values of each message; where they come on two topics, each with the last that was known of the other. */
 async function places(x: Field, y: Field): Promise<Place[]> {
-  type Rows = { rows: (number | null)[][] };
-  const isPlace = (one: (number | null)[]): one is Place => one.every((value) => typeof value === "number");
+  type Value = number | boolean | null;
+  type Rows = { rows: Value[][] };
+  /** A boolean is drawn as 0 or 1. */
+  const plain = (one: Value[]) => one.map((value) => (typeof value === "boolean" ? Number(value) : value));
+  const isPlace = (one: Value[]): one is Place => one.every((value) => typeof value === "number");
   if (x.topic === y.topic) {
     const { rows } = await ask<Rows>("rows", { topic: x.topic, paths: `${x.path},${y.path}` });
-    return rows.filter(isPlace);
+    return rows.map(plain).filter(isPlace);
   }
   const [first, second] = await Promise.all([x, y].map(({ topic, path }) => ask<Rows>("rows", { topic, paths: path })));
   let at = -1;
   return second.rows
     .map(([t, value]) => {
       while (at + 1 < first.rows.length && Number(first.rows[at + 1][0]) <= Number(t)) at++;
-      return [t, first.rows[at]?.[1] ?? null, value];
+      return plain([t, first.rows[at]?.[1] ?? null, value]);
     })
     .filter(isPlace);
 }

@@ -10,24 +10,29 @@ export interface Extent {
 const FROM = new three.Vector3(-0.42, -0.58, 0.7).normalize();
 /** How much of the picture what there is to see may take. */
 const SHARE = 0.92;
-/** What lies so many times farther from the robot than everything before it is not near it. */
+/** What is so many times farther away than everything else reaches, or a shape so many times larger, is not looked at. */
 const APART = 10;
+/** Gaps of up to this many metres are not far; where there are only two things to compare, larger ones are not either. */
+const NEAR = 0.5;
+const NEAR_OF_TWO = 2;
+/** More instances of a shape than this are sampled. */
+const MOST_INSTANCES = 2000;
+
+/** Something that the view may be fitted to. */
+interface Item {
+  box: three.Box3;
+  /** A solid shape: one may be as large as the world around it, such as a sky or a floor. */
+  isShape: boolean;
+}
 
 /**
  * The middle and the reach of some objects. Of points, the outermost tenth on each side does not count: a single far
- * reflection would make everything else small.
+ * reflection would make everything else small. For the same reason neither does what is far from everything else, nor
+ * a shape that is much larger.
  */
 export function extentOf(objects: three.Object3D[], around?: three.Vector3): Extent | undefined {
-  const samples: three.Vector3[] = [];
   const box = new three.Box3();
-  for (const object of objects)
-    object.traverseVisible((child) => {
-      const cloud = child as three.Points;
-      if (cloud.isPoints) return void samples.push(...sampled(cloud));
-      const mesh = child as three.Mesh;
-      if (mesh.geometry) box.expandByObject(mesh);
-    });
-  for (const point of trimmed(samples)) box.expandByPoint(point);
+  for (const item of together(objects.flatMap(itemsOf))) box.union(item.box);
   if (box.isEmpty()) return undefined;
   const center = around ?? box.getCenter(new three.Vector3());
   const far = new three.Vector3(
@@ -96,6 +101,62 @@ function boxOf({ center, half }: Extent): three.Box3 {
 function cornersOf({ center, half }: Extent): three.Vector3[] {
   const signs = [-1, 1];
   return signs.flatMap((x) => signs.flatMap((y) => signs.map((z) => new three.Vector3(x, y, z).multiply(half).add(center))));
+}
+
+function itemsOf(object: three.Object3D): Item[] {
+  const items: Item[] = [];
+  const samples: three.Vector3[] = [];
+  object.traverseVisible((child) => {
+    if ((child as three.Points).isPoints) return void samples.push(...sampled(child as three.Points));
+    if ((child as three.InstancedMesh).isInstancedMesh) return void items.push(...instancesOf(child as three.InstancedMesh));
+    const isShape = (child as three.Mesh).isMesh && child.name !== "cells" && child.name !== "costs";
+    if ((child as three.Mesh).geometry) items.push({ box: new three.Box3().expandByObject(child), isShape });
+  });
+  const cloud = new three.Box3().setFromPoints(trimmed(samples));
+  return [...items, { box: cloud, isShape: false }].filter(({ box }) => !box.isEmpty());
+}
+
+/** Each instance by itself: one of a thousand may be far away. */
+function instancesOf(mesh: three.InstancedMesh): Item[] {
+  mesh.geometry.computeBoundingBox();
+  const own = mesh.geometry.boundingBox ?? new three.Box3();
+  const step = Math.max(1, Math.ceil(mesh.count / MOST_INSTANCES));
+  const matrix = new three.Matrix4();
+  const items: Item[] = [];
+  for (let at = 0; at < mesh.count; at += step) {
+    mesh.getMatrixAt(at, matrix);
+    items.push({ box: own.clone().applyMatrix4(matrix.premultiply(mesh.matrixWorld)), isShape: true });
+  }
+  return items;
+}
+
+/** From the innermost on, all items up to one that is far from them, or much larger; the inner half always counts. */
+function together(items: Item[]): Item[] {
+  if (items.length < 2) return items;
+  const middleOf = (axis: "x" | "y" | "z") => {
+    const sorted = items.map(({ box }) => (box.min[axis] + box.max[axis]) / 2).sort((a, b) => a - b);
+    return sorted[(sorted.length - 1) >> 1];
+  };
+  const middle = new three.Vector3(middleOf("x"), middleOf("y"), middleOf("z"));
+  const sizeOf = (box: three.Box3) => box.getSize(new three.Vector3()).length();
+  const reach = ({ box }: Item) => box.getCenter(new three.Vector3()).distanceTo(middle) + sizeOf(box) / 2;
+  const sorted = items.map((item) => ({ item, reach: reach(item) })).sort((a, b) => a.reach - b.reach);
+  const near = items.length > 2 ? NEAR : NEAR_OF_TWO;
+  const union = new three.Box3();
+  const kept: Item[] = [];
+  for (const { item } of sorted) {
+    const most = APART * Math.max(sizeOf(union), near);
+    const gap = union.isEmpty() ? 0 : gapBetween(union, item.box);
+    if (kept.length >= items.length / 2 && (gap > most || (item.isShape && sizeOf(item.box) > most))) continue;
+    union.union(item.box);
+    kept.push(item);
+  }
+  return kept;
+}
+
+function gapBetween(one: three.Box3, other: three.Box3): number {
+  const along = (axis: "x" | "y" | "z") => Math.max(0, one.min[axis] - other.max[axis], other.min[axis] - one.max[axis]);
+  return Math.hypot(along("x"), along("y"), along("z"));
 }
 
 function sampled(cloud: three.Points): three.Vector3[] {

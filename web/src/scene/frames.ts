@@ -6,6 +6,13 @@ export interface Placed {
   matrix: three.Matrix4;
 }
 
+/** The fixed frame: its name, the root of its tree, and the way back from there. */
+export interface Base {
+  name: string;
+  root: string;
+  inverse: three.Matrix4;
+}
+
 export function matrixOf([x, y, z, qx, qy, qz, qw]: number[]): three.Matrix4 {
   const turn = new three.Quaternion(qx, qy, qz, qw).normalize();
   return new three.Matrix4().compose(new three.Vector3(x, y, z), turn, new three.Vector3(1, 1, 1));

@@ -4,7 +4,7 @@ import { ask } from "../connection";
 import type { Shown, Topic } from "../types";
 import { Batch } from "./batch";
 import { clear } from "./dispose";
-import { type FrameTree, type Placed, matrixOf } from "./frames";
+import { type Base, type FrameTree, type Placed, matrixOf } from "./frames";
 import { type Palette, cellsOf, paletteOf, rangeOfCells } from "./grid";
 import { type Marker, markersOf, plain, sceneOf } from "./markers";
 import { type PointColor, cloudOf } from "./points";
@@ -52,16 +52,21 @@ export class Layer {
   error?: string;
   /** What the last message held that is not drawn, in words. */
   left = "";
+  /** Whether its points are those of a scan. */
+  isScan = false;
   /** How much of the last message is drawn. */
   drawn = 0;
   /** What the colours of the last message stand for, where that is not plain. */
   range = "";
+  /** The frame that no transform leads from to the fixed frame; then nothing is drawn. */
+  lost?: string;
   /** The fields that points can be coloured by, and the layers of a map. */
   fields: string[] = [];
   private parts: Part[] = [];
   private markers = new Map<string, Marker & { born: number }>();
   private trail?: Part;
-  private t = -Infinity;
+  /** When the last message was logged. */
+  t = -Infinity;
   private last?: Shown;
   private timer = 0;
 
@@ -104,17 +109,29 @@ export class Layer {
     if (this.trail) (((this.trail.object as three.Line).material as three.LineBasicMaterial).color.set(this.tint()));
   }
 
-  /** Puts everything where its frame is. */
-  put(base: { root: string; inverse: three.Matrix4 }): void {
+  /** Puts everything where its frame is. What no transform places is not drawn. */
+  put(base: Base): void {
+    this.lost = undefined;
     for (const part of [...this.parts, ...(this.trail ? [this.trail] : [])]) {
-      const pose = part.placed ?? this.host.frames.poses.get(part.frame);
-      part.object.matrixAutoUpdate = false;
-      const own = (part.object.userData.own as three.Matrix4 | undefined) ?? new three.Matrix4();
-      if (pose && pose.root === base.root) part.object.matrix.copy(base.inverse).multiply(pose.matrix).multiply(own);
-      else part.object.matrix.copy(own);
-      part.object.visible = !pose || pose.root === base.root || this.host.frames.roots.size <= 1;
-      part.object.matrixWorldNeedsUpdate = true;
+      const { object } = part;
+      const matrix = this.matrixIn(base, part);
+      object.matrixAutoUpdate = false;
+      object.visible = matrix !== undefined;
+      if (matrix) object.matrix.copy(base.inverse).multiply(matrix).multiply(object.userData.own as three.Matrix4);
+      else if (part !== this.trail) this.lost = part.frame;
+      object.matrixWorldNeedsUpdate = true;
     }
+  }
+
+  /** Where a part's frame is in the root of the fixed frame: when it was measured, or else now. */
+  private matrixIn(base: Base, part: Part): three.Matrix4 | undefined {
+    const known = [part.placed, this.host.frames.poses.get(part.frame)].find((pose) => pose?.root === base.root);
+    return known?.matrix ?? (part.frame === base.name ? new three.Matrix4() : undefined);
+  }
+
+  /** All frames of what it shows. */
+  frameNames(): string[] {
+    return this.parts.map((part) => part.frame);
   }
 
   /** Lets go of what is older than it may be. */
@@ -209,9 +226,9 @@ export class Layer {
   }
 
   private drawPoints(shown: Shown, frame: string, placed?: Placed): void {
-    const isScan = shown.kind === "scan";
+    this.isScan = shown.kind === "scan";
     const { by, size, least, most, decay } = this.settings;
-    const cloud = cloudOf(shown, { by: by ?? "value", size: size ?? (isScan ? 5 : 2.5), color: this.tint(), least: least ?? NaN, most: most ?? NaN });
+    const cloud = cloudOf(shown, { by: by ?? "value", size: size ?? (this.isScan ? 5 : 2.5), color: this.tint(), least: least ?? NaN, most: most ?? NaN });
     if (!decay) this.drop(() => true);
     this.add(cloud, frame, placed);
     this.drawn = Number(shown.count ?? 0);

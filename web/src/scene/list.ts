@@ -13,7 +13,7 @@ export function layerList(view: SceneView) {
     box.checked = !view.hidden.has(name);
     box.addEventListener("change", () => view.toggle(name, box.checked));
     const swatch = name.startsWith("/") ? h("i", { class: "swatch", style: `background:${view.settings[name]?.color ?? view.colorOf(name)}` }) : null;
-    const label = h("label", { title: error ?? name }, box, swatch, text, h("span", { class: "range faint" }), error ? h("em", {}, " !") : null, left ? h("em", {}, ` (not drawn: ${left})`) : null);
+    const label = h("label", { title: error ?? name }, box, swatch, text, h("span", { class: "range faint" }), h("span", { class: "unplaced" }), error ? h("em", {}, " !") : null, left ? h("em", { class: "left" }, ` (not drawn: ${left})`) : null);
     const more = h("button", { class: "plain text", "aria-label": `Settings of ${name}`, title: `Settings of ${name}`, "aria-expanded": String(opened === name) }, "…");
     more.addEventListener("click", () => {
       opened = opened === name ? "" : name;
@@ -36,7 +36,6 @@ export function layerList(view: SceneView) {
     element.title = reasons.slice(0, 3).join("\n");
   };
   const count = () => {
-    const { dropped, messages, leftOut } = view.counts;
     for (const row of element.querySelectorAll<HTMLElement>(".layer")) {
       const layer = view.layers.get(row.dataset.name ?? "");
       if (!layer) continue;
@@ -44,13 +43,18 @@ export function layerList(view: SceneView) {
       const range = row.querySelector<HTMLElement>(".range");
       if (range && range.textContent !== layer.range) range.textContent = layer.range;
     }
+    for (const row of element.querySelectorAll<HTMLElement>(".layer")) {
+      const [lost, text] = [row.querySelector<HTMLElement>(".unplaced"), view.lostText(row.dataset.name ?? "")];
+      if (lost && lost.textContent !== text) lost.textContent = text;
+    }
     const rate = view.load.rate === undefined ? "" : `at most ${view.load.rate} ${view.load.rate === 1 ? "frame" : "frames"} per second`;
-    const left = leftOut > 0 ? `${leftOut.toLocaleString("en")} of ${(messages + leftOut).toLocaleString("en")} messages skipped` : "";
-    const lost = dropped > 0 ? `${dropped.toLocaleString("en")} dropped` : "";
-    const text = [rate, left, lost].filter(Boolean).join(", ");
+    const skipped = [...view.skipped].sort((a, b) => b[1] - a[1]).map(([topic, times]) => `${times.toLocaleString("en")} of ${topic}`);
+    const few = [...skipped.slice(0, 2), ...(skipped.length > 2 ? [`${skipped.length - 2} other topics`] : [])];
+    const text = [rate, few.length > 0 ? `skipped ${few.join(", ")}` : ""].filter(Boolean).join("; ");
     if (counts.textContent === text) return;
     counts.textContent = text;
-    counts.title = rate ? "Without a graphics card fewer frames are drawn; the messages in between are skipped" : "A newer message of the same topic replaced them before the next frame was drawn";
+    const reason = rate ? "Without a graphics card fewer frames are drawn; the messages in between are skipped." : "A newer message of the same topic replaced them before the next frame was drawn.";
+    counts.title = [reason, ...skipped].join("\n");
   };
   return { element, draw, count };
 }
@@ -60,8 +64,9 @@ function settingsOf(view: SceneView, name: string): HTMLElement {
   const now = view.settings[name] ?? {};
   const role = view.topics.find((topic) => topic.topic === name)?.role;
   const set = (change: Partial<LayerSettings>) => view.change(name, { ...view.settings[name], ...change });
-  const number = (label: string, key: "size" | "least" | "most" | "decay", step: number) => {
-    const input = h("input", { type: "number", step, min: key === "size" || key === "decay" ? 0 : null, value: now[key] ?? "", "aria-label": `${label} of ${name}` });
+  /** A number, with what it is where nothing was set. */
+  const number = (label: string, key: "size" | "least" | "most" | "decay", step: number, otherwise: string) => {
+    const input = h("input", { type: "number", step, min: key === "size" || key === "decay" ? 0 : null, value: now[key] ?? "", placeholder: otherwise, "aria-label": `${label.replace(/ \(.*/, "")} of ${name}`, title: `Default: ${otherwise}` });
     input.addEventListener("change", () => set({ [key]: input.value === "" ? undefined : Number(input.value) }));
     return h("label", {}, label, input);
   };
@@ -78,13 +83,13 @@ function settingsOf(view: SceneView, name: string): HTMLElement {
     frames: [choice("names", "by", [["flat", "hidden"], ["value", "shown"]])],
     points: [
       choice("colour by", "by", [["value", "intensity or rgb"], ["x", "x"], ["y", "y"], ["z", "z"], ...others, ["flat", "one colour"]]),
-      h("label", {}, "colour", tint), number("size", "size", 0.5), number("from", "least", 0.1), number("to", "most", 0.1), number("decay (s)", "decay", 0.5),
+      h("label", {}, "colour", tint), number("size (px)", "size", 0.5, view.layers.get(name)?.isScan ? "5" : "2.5"), number("from", "least", 0.1, "minimum"), number("to", "most", 0.1, "maximum"), number("decay (s)", "decay", 0.5, "0"),
     ],
     grid: [
       ...(others.length > 0 ? [choice("layer", "by", others)] : []),
       choice("colours", "palette", [["", "automatic"], ["map", "map"], ["costmap", "costmap"], ["range", "blue to red"]]),
     ],
   };
-  const own = fields[role ?? name] ?? (name === "robot" ? [] : [h("label", {}, "colour", tint), number("size", "size", 0.1)]);
+  const own = fields[role ?? name] ?? (name === "robot" ? [] : [h("label", {}, "colour", tint), number("size (×)", "size", 0.1, "1")]);
   return h("div", { class: "layer-settings" }, ...(own.length > 0 ? own : [h("span", { class: "faint" }, "It is drawn as its URDF describes it.")]));
 }

@@ -1,10 +1,11 @@
+import { base } from "../base";
 import * as three from "three";
 import { ColladaLoader } from "three/examples/jsm/loaders/ColladaLoader.js";
 import { GLTFLoader } from "three/examples/jsm/loaders/GLTFLoader.js";
 import { OBJLoader } from "three/examples/jsm/loaders/OBJLoader.js";
 import { STLLoader } from "three/examples/jsm/loaders/STLLoader.js";
 
-const address = (uri: string) => `/api/asset?uri=${encodeURIComponent(uri)}`;
+const address = (uri: string) => `${base}api/asset?uri=${encodeURIComponent(uri)}`;
 
 /** The mesh that a URI names, out of the folders that the server was given. */
 export async function loadMesh(uri: string, material?: three.Material): Promise<three.Object3D> {
@@ -14,7 +15,7 @@ export async function loadMesh(uri: string, material?: three.Material): Promise<
   const folder = uri.slice(0, uri.lastIndexOf("/") + 1);
   const manager = new three.LoadingManager();
   // Textures lie beside the mesh.
-  manager.setURLModifier((url) => (/^(blob:|data:|\/api\/)/.test(url) ? url : address(folder + url.replace(location.origin, "").replace(/^\/+/, ""))));
+  manager.setURLModifier((url) => (/^(blob:|data:)/.test(url) || url.startsWith(`${base}api/`) ? url : address(folder + url.replace(location.origin, "").replace(/^\/+/, ""))));
   const plain = material ?? new three.MeshLambertMaterial({ color: 0x9aa4b2 });
   switch (uri.split(/[?#]/)[0].split(".").pop()?.toLowerCase()) {
     case "stl":

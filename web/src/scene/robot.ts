@@ -1,19 +1,25 @@
 import * as three from "three";
-import { type FrameTree, type Placed, matrixOf } from "./frames";
+import { type Base, type FrameTree, type Placed, matrixOf } from "./frames";
 
 interface Joint {
   parent: string;
   origin: three.Matrix4;
 }
 
-/** A robot as its URDF describes it: its links' shapes, each where the transforms put its frame. */
+/**
+ * A robot as its URDF describes it: its links' shapes, each where the transforms put its frame. Where a mesh is missing, the
+ * link's collision shapes stand in for it; a robot that has neither is lines between its frames.
+ */
 export class Robot {
   readonly object = new three.Group();
   /** Meshes that are not there, with why. */
   readonly missing = new Map<string, string>();
   readonly name: string;
+  /** The frame of the link that no joint moves. */
+  readonly root: string;
   private links = new Map<string, three.Group>();
   private joints = new Map<string, Joint>();
+  private bones = new three.LineSegments(new three.BufferGeometry(), new three.LineBasicMaterial({ color: 0xf04a00 }));
 
   /** `prefix` is what its frames start with, where there are several robots. */
   constructor(
@@ -32,11 +38,16 @@ export class Robot {
       const parent = joint.querySelector("parent")?.getAttribute("link");
       if (child && parent) this.joints.set(child, { parent, origin: originOf(joint.querySelector(":scope > origin")) });
     }
+    this.bones.frustumCulled = false;
+    this.object.add(this.bones);
+    this.root = prefix + ([...this.links.keys()].find((name) => !this.joints.has(name)) ?? "");
   }
 
   /** Puts every link where its frame is. A link whose frame no transform places stands as it was built. */
-  place(frames: FrameTree, base: { root: string; inverse: three.Matrix4 }): void {
+  place(frames: FrameTree, base: Base): void {
     const known = new Map<string, Placed | undefined>();
+    // The fixed frame needs no transform.
+    if (base.name === this.root && !frames.poses.has(base.name)) known.set(this.root.slice(this.prefix.length), { root: base.root, matrix: new three.Matrix4() });
     const find = (link: string, depth: number): Placed | undefined => {
       if (known.has(link)) return known.get(link);
       let found = frames.poses.get(this.prefix + link);
@@ -54,6 +65,23 @@ export class Robot {
       if (pose && group.visible) group.matrix.copy(base.inverse).multiply(pose.matrix);
       group.matrixWorldNeedsUpdate = true;
     }
+    this.placeBones();
+  }
+
+  /** Lines to the links that have no shape, if all that should have one lack it. */
+  private placeBones(): void {
+    this.bones.visible = this.missing.size > 0 && ![...this.links.values()].some(hasShape);
+    if (!this.bones.visible) return;
+    const at = (link: string) => {
+      const group = this.links.get(link);
+      return group?.visible ? new three.Vector3().setFromMatrixPosition(group.matrix) : undefined;
+    };
+    const ends = [...this.joints].flatMap(([child, { parent }]) => {
+      const [from, to] = [at(parent), at(child)];
+      return from && to ? [from, to] : [];
+    });
+    this.bones.geometry.dispose();
+    this.bones.geometry = new three.BufferGeometry().setFromPoints(ends);
   }
 
   isPlaced(): boolean {
@@ -64,19 +92,26 @@ export class Robot {
     const group = new three.Group();
     group.matrixAutoUpdate = false;
     group.visible = false;
-    for (const visual of link.querySelectorAll(":scope > visual")) {
-      const shape = new three.Group();
-      shape.applyMatrix4(originOf(visual.querySelector(":scope > origin")));
-      const material = visual.querySelector(":scope > material");
+    const shape = (element: Element, missing?: () => void) => {
+      const holder = new three.Group();
+      holder.applyMatrix4(originOf(element.querySelector(":scope > origin")));
+      const material = element.querySelector(":scope > material");
       const color = (material && colorOf(material)) ?? colors.get(material?.getAttribute("name") ?? "");
-      this.shape(visual.querySelector(":scope > geometry"), shape, color ?? undefined);
-      group.add(shape);
-    }
+      this.shape(element.querySelector(":scope > geometry"), holder, color ?? undefined, missing);
+      group.add(holder);
+    };
+    let isReplaced = false;
+    const replace = () => {
+      if (isReplaced) return;
+      isReplaced = true;
+      for (const collision of link.querySelectorAll(":scope > collision")) shape(collision);
+    };
+    for (const visual of link.querySelectorAll(":scope > visual")) shape(visual, replace);
     this.links.set(link.getAttribute("name") ?? "", group);
     this.object.add(group);
   }
 
-  private shape(geometry: Element | null, into: three.Group, color: three.Color | undefined): void {
+  private shape(geometry: Element | null, into: three.Group, color: three.Color | undefined, missing?: () => void): void {
     const shape = geometry?.firstElementChild;
     if (!shape) return;
     const material = new three.MeshLambertMaterial({ color: color ?? new three.Color(0x9aa4b2) });
@@ -85,10 +120,10 @@ export class Robot {
     if (shape.tagName === "box") add(new three.BoxGeometry(...(numbersOf(shape.getAttribute("size"), [0.1, 0.1, 0.1]) as [number, number, number])));
     else if (shape.tagName === "cylinder") add(new three.CylinderGeometry(number("radius"), number("radius"), number("length"), 32).rotateX(Math.PI / 2));
     else if (shape.tagName === "sphere") add(new three.SphereGeometry(number("radius"), 24, 16));
-    else if (shape.tagName === "mesh") void this.mesh(shape, into, color ? material : undefined);
+    else if (shape.tagName === "mesh") void this.mesh(shape, into, color ? material : undefined, missing);
   }
 
-  private async mesh(shape: Element, into: three.Group, material: three.Material | undefined): Promise<void> {
+  private async mesh(shape: Element, into: three.Group, material: three.Material | undefined, missing?: () => void): Promise<void> {
     const uri = shape.getAttribute("filename") ?? "";
     try {
       const { loadMesh } = await import("./meshes");
@@ -100,9 +135,16 @@ export class Robot {
       into.add(scaled);
     } catch (error) {
       this.missing.set(uri, (error as Error).message);
+      missing?.();
     }
     this.changed();
   }
+}
+
+function hasShape(link: three.Object3D): boolean {
+  let found = false;
+  link.traverse((child) => (found ||= (child as three.Mesh).isMesh === true));
+  return found;
 }
 
 function numbersOf(text: string | null, otherwise: number[]): number[] {

@@ -3,11 +3,13 @@ import { OrbitControls } from "three/examples/jsm/controls/OrbitControls.js";
 import type { Context, Panel, PanelSpec } from "../context";
 import { SERIES, color, drawAtMost, empty, h } from "../dom";
 import { framePrefix } from "../first";
+import { time } from "../format";
+import { peek } from "../peek";
 import type { Topic } from "../types";
 import { Columns } from "../columns";
 import { type Extent, bounded, extentNear, extentOf, isSeen, look, union } from "./fit";
 import { Retired } from "./dispose";
-import { FrameTree } from "./frames";
+import { type Base, FrameTree } from "./frames";
 import { type Host, Layer, type LayerSettings } from "./layer";
 import { layerList } from "./list";
 import { Load } from "./load";
@@ -35,6 +37,8 @@ export class SceneView {
   robotError = "";
   /** Messages that came, that the server has left out, pictures, and messages that gave way to another before they were painted. */
   readonly counts = { messages: 0, leftOut: 0, painted: 0, dropped: 0 };
+  /** How many messages of each topic are not drawn, because others came too soon after them. */
+  readonly skipped = new Map<string, number>();
   readonly load: Load;
   fixed: string;
   follow: string;
@@ -220,7 +224,7 @@ export class SceneView {
       this.touch();
     };
     turnByKeys(this.renderer.domElement, { camera: this.camera, target: this.controls.target, moved, fit: () => this.refit() });
-    pick(this.renderer.domElement, (x, y) => this.pickAt(x, y));
+    pick(this.renderer.domElement, (x, y, event) => this.pickAt(x, y, event));
     this.stops.push(
       () => removeEventListener("asof-theme", paint),
       () => sized.disconnect(),
@@ -273,7 +277,7 @@ export class SceneView {
     try {
       this.robot = new Robot(text, prefix, () => {
         this.list.draw();
-        this.touch();
+        this.place();
       });
       this.robots.add(this.robot.object);
     } catch (error) {
@@ -312,6 +316,7 @@ export class SceneView {
     const stop = this.context.connection.subscribe(topic.topic, Layer.form(topic.role), (shown) => {
       this.counts.messages++;
       this.counts.leftOut += Number(shown.left_out ?? 0);
+      this.skip(topic.topic, Number(shown.left_out ?? 0));
       const take = () => {
         layer.take(shown);
         tell();
@@ -331,9 +336,30 @@ export class SceneView {
     if (queue.push(take) > MOST_WAITING) {
       queue.shift();
       this.counts.dropped++;
+      this.skip(name, 1);
       this.load.late();
     }
     this.touch();
+  }
+
+  private skip(topic: string, messages: number): void {
+    if (messages > 0) this.skipped.set(topic, (this.skipped.get(topic) ?? 0) + messages);
+  }
+
+  /** Why a layer is not drawn, if no transform places it. */
+  lostText(name: string): string {
+    const { connection, clock, summary } = this.context;
+    // Transforms may still be on their way.
+    if (!this.fitted.has("frames") && summary.frame_topics.length > 0) return "";
+    const asOf = (t: number) => `(as of ${time(t, clock(), summary.start)})`;
+    const to = this.base().name;
+    if (name === "robot") {
+      const isLost = this.robot !== undefined && !this.robot.isPlaced();
+      return isLost ? `no transform from ${this.robot?.root} to ${to} ${asOf(connection.state.t)}` : "";
+    }
+    const layer = this.layers.get(name);
+    if (layer?.lost === undefined) return "";
+    return layer.lost === "" ? "no frame_id: it cannot be placed" : `no transform from ${layer.lost} to ${to} ${asOf(layer.t)}`;
   }
 
   /** Says what there is time for. */
@@ -397,7 +423,7 @@ export class SceneView {
   }
 
   /** Moves the view with what it follows. */
-  private goAlong(base: { root: string; inverse: three.Matrix4 }): void {
+  private goAlong(base: Base): void {
     const hasMap = [...this.layers.values()].some((layer) => layer.object.getObjectByName("cells"));
     if (this.follow === "none" || (this.follow === "auto" && hasMap)) return;
     const name = this.follow === "auto" || this.follow === "body" ? this.frames.body() : this.follow;
@@ -406,6 +432,7 @@ export class SceneView {
     const by = new three.Vector3().setFromMatrixPosition(base.inverse.clone().multiply(target.matrix)).sub(this.controls.target);
     this.controls.target.add(by);
     this.camera.position.add(by);
+    this.placeGrid();
   }
 
   private newAxes(name: string): three.Object3D {
@@ -430,17 +457,29 @@ export class SceneView {
       object.getObjectByName("label")?.scale.multiplyScalar(size / before);
       object.userData.size = size;
     }
-    const step = 10 ** Math.round(Math.log10(Math.max(this.reach, 0.4) / 10));
+    // Forty squares reach well beyond what is looked at.
+    const least = Math.max(this.reach, 0.02) / 8;
+    const power = 10 ** Math.floor(Math.log10(least));
+    const step = power * ([1, 2, 5].find((factor) => factor * power >= least) ?? 10);
     this.grid.scale.setScalar(step);
-    this.grid.position.set(Math.round(this.controls.target.x / step) * step, Math.round(this.controls.target.y / step) * step, -0.003 * this.reach);
+    this.placeGrid();
+  }
+
+  /** The grid lies below what is looked at, wherever that is. */
+  private placeGrid(): void {
+    const { x, y, z } = this.controls.target;
+    const step = this.grid.scale.x;
+    // Near the ground of the fixed frame it is that ground.
+    const ground = Math.abs(z) < this.reach / 2 ? 0 : Math.round((z - this.reach / 2) / step) * step;
+    this.grid.position.set(Math.round(x / step) * step, Math.round(y / step) * step, ground - 0.003 * this.reach);
   }
 
   /** The frame that the picture stands still in. */
-  private base(): { root: string; inverse: three.Matrix4 } {
-    const first = [...this.layers.values()].map((layer) => layer.frame()).find(Boolean) ?? "";
+  private base(): Base {
+    const first = [...this.layers.values()].map((layer) => layer.frame()).find(Boolean) ?? this.robot?.root ?? "";
     const name = this.fixed || this.frames.preferred(first);
     const pose = this.frames.poses.get(name) ?? { root: name, matrix: new three.Matrix4() };
-    return { root: pose.root, inverse: pose.matrix.clone().invert() };
+    return { name, root: pose.root, inverse: pose.matrix.clone().invert() };
   }
 
   /** Where the robot is in the picture, if it is known. */
@@ -451,24 +490,27 @@ export class SceneView {
   }
 
   private tellFrames(): void {
-    const names = [...this.frames.poses.keys()].sort();
-    const preferred = this.frames.preferred("");
-    const key = `${preferred}\n${names.join("\n")}`;
+    const { poses } = this.frames;
+    const preferred = this.base().name;
+    // A frame that no transform mentions can be looked at by itself.
+    const alone = [...new Set([...this.layers.values()].flatMap((layer) => layer.frameNames()))].filter((name) => name !== "" && !poses.has(name));
+    const names = [...poses.keys(), ...alone].sort();
+    const key = `${this.fixed ? "" : preferred}\n${alone.length}\n${names.join("\n")}`;
     if (this.frameChoice.dataset.key === key) return;
     this.frameChoice.dataset.key = key;
     this.frameChoice.hidden = this.followChoice.hidden = names.length === 0;
-    this.frameChoice.replaceChildren(h("option", { value: "" }, `in ${preferred || "its own frame"}`), ...names.map((name) => h("option", { value: name }, `in ${name}`)));
+    this.frameChoice.replaceChildren(h("option", { value: "" }, `in ${(this.fixed ? this.frames.preferred("") : preferred) || "its own frame"}`), ...names.map((name) => h("option", { value: name }, `in ${name}${alone.includes(name) ? " (not connected)" : ""}`)));
     this.frameChoice.value = this.fixed;
     this.followChoice.replaceChildren(
       h("option", { value: "auto" }, "follow"),
       h("option", { value: "none" }, "still"),
-      ...names.map((name) => h("option", { value: name }, `follow ${name}`)),
+      ...[...poses.keys()].sort().map((name) => h("option", { value: name }, `follow ${name}`)),
     );
     this.followChoice.value = this.follow;
   }
 
   /** A click on something shows its message. */
-  private pickAt(x: number, y: number): void {
+  private pickAt(x: number, y: number, { clientX, clientY }: PointerEvent): void {
     const ray = new three.Raycaster();
     ray.params.Points.threshold = this.reach / 150;
     ray.params.Line.threshold = this.reach / 150;
@@ -476,7 +518,10 @@ export class SceneView {
     const [hit] = ray.intersectObjects([...this.layers.values()].map((layer) => layer.object).filter((one) => one.visible));
     let object = hit?.object as three.Object3D | null | undefined;
     while (object && !object.userData.topic) object = object.parent;
-    if (object) this.context.add({ kind: "raw", topic: String(object.userData.topic) });
+    if (!object) return;
+    const topic = String(object.userData.topic);
+    // The browser closes what was opened while the pointer was still down.
+    setTimeout(() => peek(this.context, topic, clientX, clientY));
   }
 
   private paint(): void {
@@ -590,13 +635,13 @@ function rendererFor(): { renderer: three.WebGLRenderer; isSoftware: boolean } {
 }
 
 /** A click that moves nothing, as parts of the picture from -1 to 1. */
-function pick(element: HTMLElement, take: (x: number, y: number) => void): void {
+function pick(element: HTMLElement, take: (x: number, y: number, event: PointerEvent) => void): void {
   let from: [number, number] | undefined;
   element.addEventListener("pointerdown", (event) => (from = event.button === 0 ? [event.clientX, event.clientY] : undefined));
   element.addEventListener("pointerup", (event) => {
     if (!from || Math.hypot(event.clientX - from[0], event.clientY - from[1]) > 3) return;
     const box = element.getBoundingClientRect();
-    take(((event.clientX - box.left) / box.width) * 2 - 1, 1 - ((event.clientY - box.top) / box.height) * 2);
+    take(((event.clientX - box.left) / box.width) * 2 - 1, 1 - ((event.clientY - box.top) / box.height) * 2, event);
   });
 }
 

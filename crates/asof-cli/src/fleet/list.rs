@@ -1,58 +1,40 @@
 //! A catalogue as the page's list of recordings.
 
-use std::collections::VecDeque;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use asof::catalogue::{FoundRecording, NotADay, Search, since, until};
 use asof::{Fleet, Stamp, TimeRange};
 use asof_serve::{
-    Annotations, ListedRecording, RecordingList, RecordingsAsked, Refusal, ServeOptions, Server,
+    Annotations, ListedRecording, OpenedRecording, RecordingList, RecordingsAsked, Refusal,
     newest_first,
 };
 
 use super::search::parse_names;
 
-/// How many recordings are open at once; the oldest is closed for another.
-const MAX_OPEN_RECORDINGS: usize = 4;
-
-/// The recordings of a catalogue; each open one has its own server, on this machine only.
+/// The recordings of a catalogue.
 pub struct FleetList {
     fleet: Fleet,
-    options: ServeOptions,
-    open: Mutex<VecDeque<(String, Server)>>,
 }
 
 impl FleetList {
-    /// Recordings are shown according to `options`.
-    pub fn new(fleet: Fleet, options: &ServeOptions) -> Self {
-        FleetList {
-            fleet,
-            options: options.clone(),
-            open: Mutex::default(),
-        }
+    pub fn new(fleet: Fleet) -> Self {
+        FleetList { fleet }
     }
 
-    fn serve(&self, recording: &str) -> anyhow::Result<Server> {
+    fn opened(&self, recording: &str) -> anyhow::Result<OpenedRecording> {
         // Only what is in the catalogue, whatever the page asks for.
         let recording = self.fleet.catalogue().path_of(recording)?;
         let address = self.fleet.address_of(&recording);
         let place = Path::new(&address);
-        let options = ServeOptions {
-            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-            any_port: true,
-            start: None,
-            disk: None,
+        let source = self.fleet.recording(&recording)?;
+        Ok(OpenedRecording {
+            source: Arc::new(source),
             annotations: place.is_file().then(|| Annotations::beside(place)),
+            name: recording,
             robots: Vec::new(),
-            recordings: None,
-            queries: None,
-            snapshots: None,
-            ..self.options.clone()
-        };
-        let opened = self.fleet.recording(&recording)?;
-        Ok(Server::start(Arc::new(opened), &recording, &options)?)
+            keep: None,
+        })
     }
 }
 
@@ -96,33 +78,9 @@ impl RecordingList for FleetList {
         Ok(listed)
     }
 
-    fn open(&self, recording: &str) -> Result<String, Refusal> {
-        if !self.options.listen.ip().is_loopback() {
-            return Err(
-                "recordings are opened only on the server's own machine, and this server also listens to others; \
-                 serve the recording itself with `asof serve`"
-                    .into(),
-            );
-        }
-        let lock = || self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = |open: &VecDeque<(String, Server)>| {
-            let known = open.iter().find(|(name, _)| name == recording);
-            known.map(|(_, server)| server.url())
-        };
-        if let Some(address) = known(&lock()) {
-            return Ok(address);
-        }
-        let server = self
-            .serve(recording)
-            .map_err(|error| format!("{error:#}"))?;
-        let address = server.url();
-        let mut open = lock();
-        open.push_back((recording.to_owned(), server));
-        let closed = (open.len() > MAX_OPEN_RECORDINGS).then(|| open.pop_front());
-        // Closing waits for the server's threads, so it happens on a thread of its own.
-        drop(open);
-        drop(closed);
-        Ok(address)
+    fn open(&self, recording: &str) -> Result<OpenedRecording, Refusal> {
+        self.opened(recording)
+            .map_err(|error| format!("{error:#}").into())
     }
 }
 

@@ -1,0 +1,21 @@
+import type { Context } from "./context";
+import { button, h } from "./dom";
+import { MessageTree } from "./panels/raw";
+
+/** The message of a topic, over the panels, until it is closed or something else is clicked. */
+export function peek(context: Context, topic: string, x: number, y: number): void {
+  document.querySelector<HTMLElement>(".peek")?.hidePopover();
+  const message = new MessageTree(context, topic);
+  const whole = h("button", { class: "plain text", onclick: () => (box.hidePopover(), context.add({ kind: "raw", topic })) }, "Open as a panel");
+  const bar = h("header", { class: "bar" }, h("strong", { class: "title" }, topic), h("span", { class: "space" }), whole, button("close", "Close", () => box.hidePopover()));
+  const box = h("div", { class: "peek", popover: "auto", role: "dialog", "aria-label": `Message on ${topic}` }, bar, message.element);
+  box.addEventListener("toggle", (event) => {
+    if ((event as ToggleEvent).newState !== "closed") return;
+    message.dispose();
+    box.remove();
+  });
+  document.body.append(box);
+  box.showPopover();
+  box.style.left = `${Math.max(4, Math.min(x + 8, innerWidth - box.offsetWidth - 4))}px`;
+  box.style.top = `${Math.max(4, Math.min(y + 8, innerHeight - box.offsetHeight - 4))}px`;
+}
