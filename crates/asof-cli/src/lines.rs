@@ -9,9 +9,9 @@ use asof::{Channel, MessageRef, Stamp};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::pretty::write_pretty;
 use super::screen::{Screen, is_watched};
 use asof::export::ReportingDecoders;
+use asof::rows::write_pretty;
 use asof::text::shown;
 
 /// What lines look like.

@@ -10,7 +10,7 @@ use asof::{Event, Progress};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::escaped::{Escaped, Escapes};
+use asof::rows::{Escaped, Escapes};
 use asof::text::shown;
 
 /// When colours are used.

@@ -12,7 +12,7 @@ use crate::screen::{Output, is_watched, output, output_of_values};
 use crate::signals::clean_up_on_interrupt;
 use asof::export::{Container, TableFile};
 use asof::files::NewFile;
-use asof::rows::{Grid, Reader, header, write, write_csv, write_json_text};
+use asof::rows::{Reader, RowForm, RowWriter, write};
 
 /// How many characters a cell has on a terminal, and in a pipe.
 const CELL_ON_TERMINAL: usize = 60;
@@ -31,11 +31,9 @@ pub enum Form {
 
 /// An answer in progress. A file appears when it is complete.
 pub enum Answer {
-    Table(Grid<Output>),
+    Rows(RowWriter<Output>),
     /// The output of `EXPLAIN`: texts of many lines.
     Plan(Output),
-    Json(Output, Vec<Vec<u8>>),
-    Csv(Output),
     File(Box<TableFile>, PathBuf, u64),
     ArrowStream(Box<StreamWriter<Output>>),
 }
@@ -50,22 +48,11 @@ impl Answer {
                 } else {
                     CELL_IN_PIPE
                 };
-                Answer::Table(Grid::new(output_of_values(), schema, room))
+                let form = RowForm::Table { room };
+                Answer::Rows(RowWriter::new(output_of_values(), form, schema)?)
             }
-            Form::Json => {
-                let keys = unique_names(schema).into_iter().map(|name| {
-                    let mut key = Vec::new();
-                    write_json_text(&name, &mut key);
-                    key.push(b':');
-                    key
-                });
-                Answer::Json(output(), keys.collect())
-            }
-            Form::Csv => {
-                let mut out = output_of_values();
-                writeln!(out, "{}", header(&[], &unique_names(schema)))?;
-                Answer::Csv(out)
-            }
+            Form::Json => Answer::Rows(RowWriter::new(output(), RowForm::Json, schema)?),
+            Form::Csv => Answer::Rows(RowWriter::new(output_of_values(), RowForm::Csv, schema)?),
             Form::File(container, path, force) => {
                 clean_up_on_interrupt();
                 let new = NewFile::create(path, |_| *force)?;
@@ -81,7 +68,7 @@ impl Answer {
 
     pub fn write(&mut self, batch: RecordBatch) -> anyhow::Result<()> {
         match self {
-            Answer::Table(grid) => grid.write(&batch)?,
+            Answer::Rows(rows) => rows.write(&batch)?,
             Answer::Plan(out) => {
                 for row in 0..batch.num_rows() {
                     let mut text = Vec::new();
@@ -90,36 +77,6 @@ impl Answer {
                         text.push(b'\n');
                     }
                     out.write_all(&text)?;
-                }
-            }
-            Answer::Json(out, keys) => {
-                let mut line = Vec::new();
-                for row in 0..batch.num_rows() {
-                    line.clear();
-                    line.push(b'{');
-                    for (place, (key, column)) in keys.iter().zip(batch.columns()).enumerate() {
-                        if place > 0 {
-                            line.push(b',');
-                        }
-                        line.extend_from_slice(key);
-                        write(column, row, Reader::Program, &mut line);
-                    }
-                    line.extend_from_slice(b"}\n");
-                    out.write_all(&line)?;
-                }
-            }
-            Answer::Csv(out) => {
-                let mut line = Vec::new();
-                for row in 0..batch.num_rows() {
-                    line.clear();
-                    for (place, column) in batch.columns().iter().enumerate() {
-                        if place > 0 {
-                            line.push(b',');
-                        }
-                        write_csv(column, row, &mut line);
-                    }
-                    line.push(b'\n');
-                    out.write_all(&line)?;
                 }
             }
             Answer::File(table, _, rows) => {
@@ -134,10 +91,8 @@ impl Answer {
     /// Ends it; for a file, returns its path and number of rows.
     pub fn finish(self) -> anyhow::Result<Option<(PathBuf, u64)>> {
         match self {
-            Answer::Table(grid) => grid.finish()?,
-            Answer::Json(mut out, _) | Answer::Csv(mut out) | Answer::Plan(mut out) => {
-                out.flush()?;
-            }
+            Answer::Rows(rows) => drop(rows.finish()?),
+            Answer::Plan(mut out) => out.flush()?,
             Answer::File(table, path, rows) => {
                 table.finish()?;
                 return Ok(Some((path, rows)));
@@ -162,19 +117,6 @@ fn unwrapped(error: arrow_schema::ArrowError) -> anyhow::Error {
         arrow_schema::ArrowError::IoError(_, cause) => cause.into(),
         other => anyhow::Error::new(other).context("cannot write an Arrow stream"),
     }
-}
-
-/// A query may give two columns one name; an object or a table may not.
-fn unique_names(schema: &SchemaRef) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for field in schema.fields() {
-        let mut name = field.name().clone();
-        while names.contains(&name) {
-            name.push('_');
-        }
-        names.push(name);
-    }
-    names
 }
 
 /// The form of a file, by the flag that named it.

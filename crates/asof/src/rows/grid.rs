@@ -62,16 +62,17 @@ impl<W: Write> Grid<W> {
         Ok(())
     }
 
-    /// Writes what is left.
+    /// Writes what is left, and returns what it was written to.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn finish(mut self) -> io::Result<()> {
+    pub fn finish(mut self) -> io::Result<W> {
         if self.widths.is_none() {
             self.settle()?;
         }
         writeln!(self.out, "({})", counted(self.rows, "row"))?;
-        self.out.flush()
+        self.out.flush()?;
+        Ok(self.out)
     }
 
     /// Chooses the widths, and writes the waiting rows.

@@ -28,6 +28,7 @@ pub struct Escaped<W> {
 const MAX_CHAR_BYTES: usize = 3;
 
 impl<W: Write> Escaped<W> {
+    /// A writer to `out`.
     pub fn new(out: W, escapes: Escapes) -> Self {
         Escaped {
             out,
@@ -38,6 +39,7 @@ impl<W: Write> Escaped<W> {
     }
 
     /// The same, flushing each complete line.
+    #[must_use]
     pub fn by_lines(self, is_by_lines: bool) -> Self {
         Escaped {
             is_by_lines,
@@ -146,7 +148,7 @@ impl<W: Write> Escaped<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use asof::text::is_deceptive;
+    use crate::text::is_deceptive;
 
     fn written(escapes: Escapes, parts: &[&[u8]]) -> String {
         let mut out = Vec::new();
