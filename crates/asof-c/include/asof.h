@@ -17,6 +17,7 @@
 
 // Of the Arrow C data interface; <asof/arrow_abi.h> defines it for those who have no other header that does.
 struct ArrowArrayStream;
+typedef struct ArrowArrayStream ArrowArrayStream;
 
 // How a call ended. `asof_last_error` has a sentence about everything but `ASOF_STATUS_OK`.
 enum AsofStatus
@@ -92,6 +93,15 @@ typedef int32_t AsofTfFormat;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// How many messages a stream has left out so far: those that cannot be decoded, or have no stamp to join by.
+typedef struct AsofLosses AsofLosses;
+
+// Messages in order of log time. One thread at a time uses it.
+typedef struct AsofMessages AsofMessages;
+
+// A recording, several as one, or what this build can open besides. Any number of threads may use it at once.
+typedef struct AsofRecording AsofRecording;
+
 // A transform buffer: the pose of every frame of a robot at any time in its history. Any number of threads may use it at
 // once; lookups wait for no writer.
 typedef struct AsofTf AsofTf;
@@ -102,6 +112,49 @@ typedef struct AsofTfPath AsofTfPath;
 
 // A wait for a transform.
 typedef struct AsofTfWait AsofTfWait;
+
+// A recording that is being written. One thread at a time uses it.
+typedef struct AsofWriter AsofWriter;
+
+// One message. What it points to stays until the next call with its AsofMessages.
+typedef struct {
+  // Its topic.
+  const char *topic;
+  // The name of its type; empty without a schema.
+  const char *message_type;
+  // The encoding of its data, such as "cdr".
+  const char *encoding;
+  // The encoding of its schema, such as "ros2msg"; empty without one.
+  const char *schema_encoding;
+  // Its schema.
+  const uint8_t *schema;
+  // The bytes of its schema.
+  size_t schema_size;
+  // When it was recorded.
+  int64_t log_time;
+  // When it was sent.
+  int64_t publish_time;
+  // Its data.
+  const uint8_t *data;
+  // The bytes of its data.
+  size_t size;
+  // The sender's number.
+  uint32_t sequence;
+} AsofMessage;
+
+// How topics are joined.
+typedef struct {
+  // Which message goes with a time: "last", "before", "next", "after", "nearest" or "interpolate"; NULL for the nearest.
+  const char *pick;
+  // How far away it may be, in nanoseconds; negative for any distance.
+  int64_t within;
+  // Whether log times are joined by, even where all messages have stamps of their own.
+  bool by_log_time;
+  // The first log time of the anchor's messages.
+  int64_t start;
+  // The last one.
+  int64_t end;
+} AsofJoinOptions;
 
 // What a buffer keeps.
 typedef struct {
@@ -207,6 +260,136 @@ const char *asof_version(void);
 
 // Frees a text that a function of this library has made, and leaves NULL. NULL is fine.
 void asof_text_free(char **text);
+
+// Opens a recording: a file or folder of MCAP, ROS 1 and ROS 2 bags, PX4 logs; an address, where the build has `remote`.
+// Opening reads a file's summary and no message. A damaged file opens as far as it can be read: see
+// `asof_recording_problem`.
+AsofStatus asof_open(const char *place,
+                     AsofRecording **recording);
+
+// Opens several places as one recording, merged by time.
+AsofStatus asof_open_all(const char *const *places, size_t count, AsofRecording **recording);
+
+// Frees a recording. Streams and messages of it keep what they need.
+void asof_recording_free(AsofRecording **recording);
+
+// The first and the last log time. `ASOF_STATUS_NO_DATA` without messages.
+AsofStatus asof_recording_range(const AsofRecording *recording, int64_t *start, int64_t *end);
+
+// The topic at a place in the list of topics, and `ASOF_STATUS_END` after the last one. The texts are for `asof_text_free`;
+// `message_type` and `encoding` are those of its first channel; `messages` is -1 if it is not known without reading. The last
+// three may be NULL.
+AsofStatus asof_recording_topic(const AsofRecording *recording,
+                                size_t place,
+                                char **topic,
+                                char **message_type,
+                                char **encoding,
+                                int64_t *messages);
+
+// The problem at a place in the list of those found so far, as a sentence for `asof_text_free`; `ASOF_STATUS_END` after the last
+// one. Problems are found when they are met, so there may be more after reading.
+AsofStatus asof_recording_problem(const AsofRecording *recording,
+                                  size_t place,
+                                  char **problem);
+
+// All transforms of a recording in a buffer that keeps everything.
+AsofStatus asof_recording_tf(const AsofRecording *recording, AsofTf **tf);
+
+// The messages of some topics, or of all if `count` is 0, from `start` to `end`, both ends in.
+AsofStatus asof_recording_messages(const AsofRecording *recording,
+                                   const char *const *topics,
+                                   size_t count,
+                                   int64_t start,
+                                   int64_t end,
+                                   AsofMessages **place);
+
+// What was known at a time: the last message of each of some topics, or of all if `count` is 0, at or before it.
+AsofStatus asof_at(const AsofRecording *recording,
+                   const char *const *topics,
+                   size_t count,
+                   int64_t time,
+                   AsofMessages **place);
+
+// Frees messages.
+void asof_messages_free(AsofMessages **messages);
+
+// The next message; `ASOF_STATUS_END` after the last one.
+AsofStatus asof_messages_next(AsofMessages *messages, AsofMessage *message);
+
+// A topic as a table: `log_time`, `publish_time`, `stamp`, and a column for each field, or only the named ones (paths such as
+// `pose.pose.position.x`); all of them if `count` is 0. Messages from `start` to `end`, both ends in. The consumer releases the
+// stream. `losses` may be NULL.
+AsofStatus asof_recording_stream(const AsofRecording *recording,
+                                 const char *topic,
+                                 const char *const *columns,
+                                 size_t count,
+                                 int64_t start,
+                                 int64_t end,
+                                 ArrowArrayStream *stream,
+                                 AsofLosses **losses);
+
+// The options of a join unless it is told otherwise: the nearest message, at any distance, at all times, by stamps where all
+// topics have them.
+AsofJoinOptions asof_join_options(void);
+
+// For each message of one topic, the matching message of others: `time`, the columns of the anchor, and those of the others,
+// named after their topics. Options and `losses` may be NULL.
+AsofStatus asof_recording_join(const AsofRecording *recording,
+                               const char *anchor,
+                               const char *const *others,
+                               size_t count,
+                               const AsofJoinOptions *options,
+                               ArrowArrayStream *stream,
+                               AsofLosses **losses);
+
+// Topics at a fixed rate, in instants per second. Otherwise as `asof_recording_join`.
+AsofStatus asof_recording_resample(const AsofRecording *recording,
+                                   const char *const *topics,
+                                   size_t count,
+                                   double hz,
+                                   const AsofJoinOptions *options,
+                                   ArrowArrayStream *stream,
+                                   AsofLosses **losses);
+
+// The rows of an SQL query, in which every topic is a table. `ASOF_STATUS_UNSUPPORTED` in a build without the feature `sql`.
+AsofStatus asof_recording_sql(const AsofRecording *recording,
+                              const char *query,
+                              ArrowArrayStream *stream);
+
+// How many messages have been left out so far.
+AsofStatus asof_losses_count(const AsofLosses *losses, uint64_t *count);
+
+// Frees a count.
+void asof_losses_free(AsofLosses **losses);
+
+// Creates an MCAP file, and replaces one that is there.
+AsofStatus asof_writer_new(const char *path, AsofWriter **writer);
+
+// Adds a channel to write to. `encoding` is that of its messages ("cdr", "json", "protobuf"); the type may be NULL, and then
+// there is no schema.
+AsofStatus asof_writer_channel(AsofWriter *writer,
+                               const char *topic,
+                               const char *encoding,
+                               const char *message_type,
+                               const char *schema_encoding,
+                               const uint8_t *schema,
+                               size_t schema_size,
+                               uint32_t *channel);
+
+// Writes a message.
+AsofStatus asof_writer_write(AsofWriter *writer,
+                             uint32_t channel,
+                             int64_t log_time,
+                             int64_t publish_time,
+                             uint32_t sequence,
+                             const uint8_t *data,
+                             size_t size);
+
+// Writes the summary and closes the file. The handle is freed, also when that fails.
+AsofStatus asof_writer_finish(AsofWriter **writer);
+
+// Closes the file without a summary, as after a crash: it stays readable.
+void asof_writer_free(AsofWriter **writer);
 
 // What a buffer keeps unless it is told otherwise: 10 s of each edge, as tf2; 256 MiB, 65,536 frames.
 AsofTfOptions asof_tf_options(void);

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -120,6 +121,8 @@ public:
     held_ = nullptr;
   }
   T *get() const noexcept { return held_; }
+  /// Leaves it to the caller.
+  T *release() noexcept { return std::exchange(held_, nullptr); }
   /// The place for a new one.
   T **place() {
     reset();
@@ -393,6 +396,8 @@ class Buffer {
 public:
   /// 10 s of each edge, as tf2.
   Buffer() { check(asof_tf_new(nullptr, handle_.place())); }
+  /// Takes over a handle of the C interface.
+  explicit Buffer(AsofTf *handle) : handle_(handle) {}
   explicit Buffer(const Options &options) { check(asof_tf_new(&options, handle_.place())); }
   /// The options of the first constructor, to change some.
   static Options options() { return asof_tf_options(); }
@@ -618,6 +623,219 @@ private:
 };
 
 } // namespace tf
+
+/// The first and the last of some times, both in.
+struct Range {
+  Stamp start = std::numeric_limits<std::int64_t>::min(), end = std::numeric_limits<std::int64_t>::max();
+};
+
+/// One message, which stays until the next one is asked for.
+using Message = AsofMessage;
+
+/// Messages in order of log time, used by one thread at a time: `while (const asof::Message *message = messages.next())`.
+class Messages {
+public:
+  /// The next message; NULL after the last one.
+  const Message *next() {
+    const Status status = asof_messages_next(handle_.get(), &message_);
+    if (status == ASOF_STATUS_END)
+      return nullptr;
+    check(status);
+    return &message_;
+  }
+
+private:
+  friend class Recording;
+  detail::Handle<AsofMessages, asof_messages_free> handle_;
+  Message message_ = {};
+};
+
+/// A table as a stream of the Arrow C data interface: hand `get()` to whoever takes an ArrowArrayStream, with <asof/arrow_abi.h>
+/// or another header that defines it. Released at its end unless it was taken.
+template <typename ArrowStream = ArrowArrayStream> class Stream {
+public:
+  Stream() = default;
+  Stream(Stream &&other) noexcept : stream_(std::exchange(other.stream_, ArrowStream{})), losses_(std::move(other.losses_)) {}
+  Stream &operator=(Stream &&other) noexcept {
+    std::swap(stream_, other.stream_);
+    losses_ = std::move(other.losses_);
+    return *this;
+  }
+  ~Stream() {
+    if (stream_.release != nullptr)
+      stream_.release(&stream_);
+  }
+
+  ArrowStream *get() noexcept { return &stream_; }
+  /// Messages so far that were left out: those that cannot be decoded, or have no stamp to join by.
+  std::uint64_t lost() const {
+    std::uint64_t count = 0;
+    if (losses_.get() != nullptr)
+      check(asof_losses_count(losses_.get(), &count));
+    return count;
+  }
+
+private:
+  friend class Recording;
+  ArrowStream stream_ = {};
+  detail::Handle<AsofLosses, asof_losses_free> losses_;
+};
+
+/// What a summary says of a topic.
+struct TopicInfo {
+  std::string name, type, encoding;
+  /// None if it is not known without reading.
+  std::optional<std::uint64_t> messages;
+};
+
+/// A recording of any format, or several as one.
+class Recording {
+public:
+  explicit Recording(const std::string &place) { check(asof_open(place.c_str(), handle_.place())); }
+  explicit Recording(const std::vector<std::string> &places) {
+    const std::vector<const char *> plain = pointers(places);
+    check(asof_open_all(plain.data(), plain.size(), handle_.place()));
+  }
+
+  /// The first and the last log time; none without messages.
+  std::optional<Range> range() const {
+    Range range;
+    const Status status = asof_recording_range(get(), &range.start.nanoseconds, &range.end.nanoseconds);
+    if (status == ASOF_STATUS_NO_DATA)
+      return std::nullopt;
+    check(status);
+    return range;
+  }
+  std::vector<TopicInfo> topics() const {
+    std::vector<TopicInfo> topics;
+    while (true) {
+      detail::Text name, type, encoding;
+      std::int64_t messages = -1;
+      const Status status = asof_recording_topic(get(), topics.size(), name.place(), type.place(), encoding.place(), &messages);
+      if (status == ASOF_STATUS_END)
+        return topics;
+      check(status);
+      topics.push_back({name.string(), type.string(), encoding.string(), std::nullopt});
+      if (messages >= 0)
+        topics.back().messages = std::uint64_t(messages);
+    }
+  }
+  /// The problems found so far.
+  std::vector<std::string> problems() const {
+    std::vector<std::string> problems;
+    while (true) {
+      detail::Text text;
+      const Status status = asof_recording_problem(get(), problems.size(), text.place());
+      if (status == ASOF_STATUS_END)
+        return problems;
+      check(status);
+      problems.push_back(text.string());
+    }
+  }
+
+  /// A topic as a table: all its columns, or some.
+  template <typename ArrowStream = ArrowArrayStream>
+  Stream<ArrowStream> stream(const std::string &topic, const std::vector<std::string> &columns = {}, Range range = {}) const {
+    Stream<ArrowStream> stream;
+    const std::vector<const char *> plain = pointers(columns);
+    check(asof_recording_stream(get(), topic.c_str(), plain.data(), plain.size(), range.start.nanoseconds,
+                                range.end.nanoseconds, stream.get(), stream.losses_.place()));
+    return stream;
+  }
+  /// For each message of one topic, the matching message of others.
+  template <typename ArrowStream = ArrowArrayStream>
+  Stream<ArrowStream> join(const std::string &anchor, const std::vector<std::string> &others,
+                           const AsofJoinOptions &options = asof_join_options()) const {
+    Stream<ArrowStream> stream;
+    const std::vector<const char *> plain = pointers(others);
+    check(asof_recording_join(get(), anchor.c_str(), plain.data(), plain.size(), &options, stream.get(),
+                              stream.losses_.place()));
+    return stream;
+  }
+  /// Topics at a fixed rate, in instants per second.
+  template <typename ArrowStream = ArrowArrayStream>
+  Stream<ArrowStream> resample(const std::vector<std::string> &topics, double hz,
+                               const AsofJoinOptions &options = asof_join_options()) const {
+    Stream<ArrowStream> stream;
+    const std::vector<const char *> plain = pointers(topics);
+    check(asof_recording_resample(get(), plain.data(), plain.size(), hz, &options, stream.get(), stream.losses_.place()));
+    return stream;
+  }
+  /// The rows of a query, where the build has SQL.
+  template <typename ArrowStream = ArrowArrayStream> Stream<ArrowStream> sql(const std::string &query) const {
+    Stream<ArrowStream> stream;
+    check(asof_recording_sql(get(), query.c_str(), stream.get()));
+    return stream;
+  }
+
+  /// Messages as they were recorded; of all topics if none is named.
+  Messages messages(const std::vector<std::string> &topics = {}, Range range = {}) const {
+    Messages messages;
+    const std::vector<const char *> plain = pointers(topics);
+    check(asof_recording_messages(get(), plain.data(), plain.size(), range.start.nanoseconds, range.end.nanoseconds,
+                                  messages.handle_.place()));
+    return messages;
+  }
+  /// What was known: the last message of every topic at or before a time.
+  Messages at(Stamp time, const std::vector<std::string> &topics = {}) const {
+    Messages messages;
+    const std::vector<const char *> plain = pointers(topics);
+    check(asof_at(get(), plain.data(), plain.size(), time.nanoseconds, messages.handle_.place()));
+    return messages;
+  }
+  /// All its transforms.
+  tf::Buffer tf() const {
+    AsofTf *buffer = nullptr;
+    check(asof_recording_tf(get(), &buffer));
+    return tf::Buffer(buffer);
+  }
+
+  /// The handle of the C interface.
+  AsofRecording *get() const noexcept { return handle_.get(); }
+
+private:
+  detail::Handle<AsofRecording, asof_recording_free> handle_;
+
+  static std::vector<const char *> pointers(const std::vector<std::string> &texts) {
+    std::vector<const char *> plain;
+    for (const std::string &text : texts)
+      plain.push_back(text.c_str());
+    return plain;
+  }
+};
+
+/// Writes an MCAP file, which is complete once `finish` has returned; readable until then, as after a crash.
+class Writer {
+public:
+  explicit Writer(const std::string &path) { check(asof_writer_new(path.c_str(), handle_.place())); }
+
+  /// A channel without a schema.
+  std::uint32_t channel(const std::string &topic, const std::string &encoding) {
+    std::uint32_t number = 0;
+    check(asof_writer_channel(handle_.get(), topic.c_str(), encoding.c_str(), nullptr, nullptr, nullptr, 0, &number));
+    return number;
+  }
+  std::uint32_t channel(const std::string &topic, const std::string &encoding, const std::string &type,
+                        const std::string &schema_encoding, const std::string &schema) {
+    std::uint32_t number = 0;
+    check(asof_writer_channel(handle_.get(), topic.c_str(), encoding.c_str(), type.c_str(), schema_encoding.c_str(),
+                              reinterpret_cast<const std::uint8_t *>(schema.data()), schema.size(), &number));
+    return number;
+  }
+  void write(std::uint32_t channel, Stamp log_time, const void *data, std::size_t size, std::uint32_t sequence = 0) {
+    check(asof_writer_write(handle_.get(), channel, log_time.nanoseconds, log_time.nanoseconds, sequence,
+                            static_cast<const std::uint8_t *>(data), size));
+  }
+  /// Writes the summary and closes the file.
+  void finish() {
+    AsofWriter *writer = handle_.release();
+    check(asof_writer_finish(&writer));
+  }
+
+private:
+  detail::Handle<AsofWriter, asof_writer_free> handle_;
+};
+
 } // namespace asof
 
 #endif

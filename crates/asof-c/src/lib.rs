@@ -30,4 +30,6 @@
 //! that no array has, and values outside of an enum.
 
 pub mod border;
+#[cfg(feature = "recordings")]
+pub mod recording;
 pub mod tf;

@@ -448,6 +448,7 @@ macro_rules! layout {
     };
 }
 
+#[cfg(feature = "recordings")]
 #[test]
 fn the_interface_changes_only_with_its_list() {
     let header = include_str!("../include/asof.h");
@@ -510,6 +511,36 @@ fn the_interface_changes_only_with_its_list() {
             is_static
         }
     );
+    {
+        use asof_c::recording::messages::AsofMessage;
+        use asof_c::recording::stream::AsofJoinOptions;
+        layout!(
+            lines,
+            AsofJoinOptions {
+                pick,
+                within,
+                by_log_time,
+                start,
+                end
+            }
+        );
+        layout!(
+            lines,
+            AsofMessage {
+                topic,
+                message_type,
+                encoding,
+                schema_encoding,
+                schema,
+                schema_size,
+                log_time,
+                publish_time,
+                data,
+                size,
+                sequence
+            }
+        );
+    }
     // Without comments, a declaration ends with a semicolon.
     let bare: Vec<&str> = header
         .lines()
