@@ -151,16 +151,15 @@ impl Robot {
     pub fn problems(&self) -> Vec<Problem> {
         let mut problems = self.inner.transport.problems();
         for topic in self.topics() {
+            if topic.types.len() > 1 {
+                let mut types = topic.types.clone();
+                types.sort_unstable();
+                problems.push(several_types(&topic.name, &types.join(", ")));
+            }
             let mut say = |text: String| {
                 let problem = Problem::whole(ProblemKind::ConflictingDefinition, text);
                 problems.push(problem.on_topic(&topic.name));
             };
-            if topic.types.len() > 1 {
-                say(format!(
-                    "published with several types: {}; each subscriber sees only some of them",
-                    topic.types.join(", ")
-                ));
-            }
             let described = topic
                 .publishers
                 .iter()
@@ -254,4 +253,11 @@ impl Robot {
 /// The receipt time of a message that arrives now.
 pub(crate) fn now() -> Stamp {
     Stamp::try_from(SystemTime::now()).unwrap_or(Stamp::MAX)
+}
+
+/// The problem of a topic that is published with several types.
+pub(crate) fn several_types(topic: &str, types: &str) -> Problem {
+    let text =
+        format!("published with several types: {types}; each subscriber sees only some of them");
+    Problem::whole(ProblemKind::ConflictingDefinition, text).on_topic(topic)
 }

@@ -1,6 +1,6 @@
 //! A running robot as a source, like a recording.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -365,6 +365,7 @@ impl Source for LiveSource {
         };
         let problems_here = problems.iter().filter(is_ours);
         summary.problems.extend(problems_here.cloned());
+        summary.problems.extend(several_types(&kept));
         if refused > 0 {
             let text = format!(
                 "{refused} messages were dropped: they came on more raw keys than are followed; \
@@ -432,7 +433,10 @@ impl Recording for LiveSource {
         let mut problems = summary.problems.clone();
         let lost = self.robot.losses();
         let more = self.robot.problems().into_iter();
-        problems.extend(more.filter(|problem| !lost.contains(problem)));
+        let more: Vec<Problem> = more
+            .filter(|problem| !lost.contains(problem) && !problems.contains(problem))
+            .collect();
+        problems.extend(more);
         Ok(problems)
     }
 }
@@ -476,6 +480,22 @@ impl Follow for LiveFollow {
     fn missed(&mut self) -> BTreeMap<String, u64> {
         self.follow.missed()
     }
+}
+
+/// A problem for each topic that was heard with several types.
+fn several_types(summary: &Summary) -> Vec<Problem> {
+    let mut types: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for entry in &summary.channels {
+        let (topic, kind) = (&entry.channel.topic, entry.channel.type_name());
+        types.entry(topic).or_default().insert(kind);
+    }
+    let several = types.into_iter().filter(|(_, types)| types.len() > 1);
+    several
+        .map(|(topic, types)| {
+            let types: Vec<&str> = types.into_iter().collect();
+            crate::robot::several_types(topic, &types.join(", "))
+        })
+        .collect()
 }
 
 /// The MCAP profile for the channels: set if all ROS channels are of one ROS version.

@@ -438,6 +438,37 @@ fn a_stream_that_is_slower_than_the_age_is_still_bounded() {
 }
 
 #[test]
+fn messages_of_two_types_on_one_topic_are_counted_apart() {
+    let recent = of_age(1_000);
+    let scan = |name: &str| {
+        let mut channel = Channel::clone(&channel("/scan", "uint8 a"));
+        let schema = Schema {
+            name: name.to_owned(),
+            ..Schema::clone(channel.schema.as_deref().expect("a schema"))
+        };
+        channel.schema = Some(Arc::new(schema));
+        Arc::new(channel)
+    };
+    let [laser, sonar] = ["pkg/msg/Laser", "pkg/msg/Sonar"].map(scan);
+    for at in 0..10 {
+        let channel = if at % 5 == 0 { &sonar } else { &laser };
+        recent.push(message(channel, at, "x"));
+    }
+    let summary = recent.summary();
+    let mut counts: Vec<_> = summary
+        .channels
+        .iter()
+        .map(|entry| (entry.channel.type_name(), entry.messages))
+        .collect();
+    counts.sort_unstable();
+    assert_eq!(
+        counts,
+        [("pkg/msg/Laser", Some(8)), ("pkg/msg/Sonar", Some(2))]
+    );
+    assert_source(&recent, "two types");
+}
+
+#[test]
 fn several_wrong_log_times_in_a_row_are_all_moved_back() {
     let (recent, a) = with_seconds(8);
     let b = channel("/b", "x");

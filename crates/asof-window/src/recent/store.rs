@@ -396,14 +396,10 @@ impl Store {
         }
         let lanes = self.by_topic.values().map(|&lane| &self.lanes[lane]);
         let channels = lanes.flat_map(|lane| {
-            let last = lane.channels.len().saturating_sub(1);
-            lane.channels.iter().enumerate().map(move |(at, channel)| {
-                // Messages of several types on one topic are counted with the last.
-                let messages = if at == last { lane.entries.len() } else { 0 };
-                ChannelSummary {
-                    channel: Arc::clone(channel),
-                    messages: Some(messages as u64),
-                }
+            let counts = lane.counts().into_iter().zip(&lane.channels);
+            counts.map(|(messages, channel)| ChannelSummary {
+                channel: Arc::clone(channel),
+                messages: Some(messages),
             })
         });
         let recent = RecentSummary {
@@ -557,6 +553,25 @@ impl Heads {
 }
 
 impl Lane {
+    /// The number of held messages of each channel. Those of a channel that was forgotten count with the last.
+    fn counts(&self) -> Vec<u64> {
+        let mut counts = vec![0; self.channels.len()];
+        let Some(last) = self.channels.len().checked_sub(1) else {
+            return counts;
+        };
+        if last == 0 {
+            counts[0] = self.entries.len() as u64;
+            return counts;
+        }
+        for entry in &self.entries {
+            let own = &entry.message.channel;
+            let mut channels = self.channels.iter();
+            let at = channels.position(|channel| Arc::ptr_eq(channel, own));
+            counts[at.unwrap_or(last)] += 1;
+        }
+        counts
+    }
+
     fn topic(&self) -> &str {
         self.channels.last().map_or("", |channel| &channel.topic)
     }
