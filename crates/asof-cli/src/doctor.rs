@@ -20,6 +20,8 @@ use super::screen::{Palette, Screen, output};
 /// Schemas that cannot be read and payloads that do not match them are problems too, with a count for each topic. Messages
 /// in an unknown encoding, or of an undefined type, are counted: the file may be intact, but their contents were not
 /// checked. --no-decode checks the file without decoding, which is faster.
+/// Stamps that are off by more than a minute from when their message was logged, zero, or jump are told for each topic; they do
+/// not make a recording damaged, as those of a simulation are of another clock.
 /// The exit code is 0 for a healthy recording, and 3 for one that is damaged or has undecoded messages. Several
 /// are checked one after the other.
 ///
@@ -29,7 +31,7 @@ use super::screen::{Palette, Screen, output};
 /// With --json, one object per line for each place: path, healthy, damaged (whether something is wrong with the recording
 /// itself; undecoded messages alone are not damage), messages (readable), undecoded (how many of
 /// them cannot be decoded; null with --no-decode), unknown (topic, messages and reason of those without a
-/// decoder), problems.
+/// decoder), stamps (the topics with wrong ones: how many are off by more than a minute, zero, or jump), problems.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -115,7 +117,17 @@ fn print(out: &mut impl Write, place: &Path, found: &Diagnosis, colors: Palette)
         let what = counted(unknown.messages, "message");
         writeln!(out, "  {topic}: {what} cannot be decoded; {reason}")?;
     }
+    for (topic, stamps) in &found.stamps {
+        writeln!(out, "  {}: {stamps}", shown(topic))?;
+    }
     let messages = counted(found.messages, "message");
+    if found.healthy && !found.stamps.is_empty() {
+        let topics = counted(found.stamps.len() as u64, "topic");
+        return writeln!(
+            out,
+            "{bad}wrong stamps{bad:#} on {topics}: {messages}, and nothing else wrong was found"
+        );
+    }
     if found.healthy {
         let decoded = match found.undecoded {
             Some(_) => "",

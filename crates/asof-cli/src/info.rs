@@ -176,6 +176,7 @@ impl Info {
                     "parameters" => &mut report.parameters,
                     "robot" => &mut report.robot,
                     "publishers" => &mut report.publishers,
+                    "stamps" => &mut report.stamps,
                     _ => continue,
                 };
                 *told = file.metadata(entry)?;
@@ -243,6 +244,9 @@ fn print(out: &mut impl Write, report: &Report, colors: Palette) -> io::Result<(
     }
     for (topic, nodes) in &report.publishers {
         line("publisher", format!("{topic} by {nodes}"))?;
+    }
+    for (topic, stamps) in &report.stamps {
+        line("stamps", format!("{topic}: {stamps}"))?;
     }
     if !report.topics.is_empty() {
         writeln!(out)?;

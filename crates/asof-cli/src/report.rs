@@ -35,6 +35,9 @@ pub struct Report {
     /// The nodes that publish each topic of a running robot.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub publishers: BTreeMap<String, String>,
+    /// The topics of a running robot whose stamps are far from their arrival, zero, or jump.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub stamps: BTreeMap<String, String>,
     #[serde(serialize_with = "problems_as_json")]
     pub problems: Vec<Problem>,
     #[serde(skip)]
@@ -180,6 +183,7 @@ impl Report {
             parameters: BTreeMap::new(),
             robot: BTreeMap::new(),
             publishers: BTreeMap::new(),
+            stamps: BTreeMap::new(),
             problems: summary.problems.clone(),
             library: summary.library.clone(),
             profile: summary.profile.clone(),

@@ -27,6 +27,7 @@ mod range;
 mod source;
 pub mod spelling;
 mod stamp;
+mod stamp_health;
 mod summary;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -42,6 +43,7 @@ pub use query::{Query, Topics};
 pub use range::TimeRange;
 pub use source::{Batches, Portion, Source, SourceError};
 pub use stamp::{Stamp, StampError};
+pub use stamp_health::StampHealth;
 pub use summary::{AttachmentEntry, ChannelSummary, MetadataEntry, RecentSummary, Summary};
 pub use when::When;
 

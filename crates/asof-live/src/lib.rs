@@ -28,7 +28,6 @@ mod address;
 mod describe;
 mod error;
 mod graph;
-mod health;
 mod publish;
 mod robot;
 pub mod ros;
@@ -45,9 +44,9 @@ mod window;
 use std::time::{Duration, Instant};
 
 pub use address::{Address, AddressError, DdsAddress, Mode, SocketAddress, ZenohAddress};
+pub use asof_core::StampHealth;
 pub use error::LiveError;
 pub use graph::Publisher;
-pub use health::StampHealth;
 pub use publish::{PublisherOptions, TopicPublisher};
 pub use robot::{Robot, RobotInfo, Topic};
 pub use sample::{Sample, SamplePayload};

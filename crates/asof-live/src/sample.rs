@@ -114,6 +114,11 @@ impl Sample {
         asof_window::header_stamp(&self.payload.head()?)
     }
 
+    /// Its stamps: the one in its header, and that of its publisher.
+    pub fn stamps(&self) -> impl Iterator<Item = Stamp> {
+        [self.header_stamp(), self.source].into_iter().flatten()
+    }
+
     /// The time of a clock message, of ROS 1 or ROS 2; `None` where it is not one.
     pub fn clock_time(&self) -> Option<Stamp> {
         match self.channel.type_name() {

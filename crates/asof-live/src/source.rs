@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use asof_core::{
     Batch, Batches, Channel, Follow, FollowEnd, Followed, Growth, MetadataEntry, Problem,
-    ProblemKind, Query, Source, SourceError, Stamp, Summary, Topics,
+    ProblemKind, Query, Source, SourceError, Stamp, StampHealth, Summary, Topics,
 };
 use asof_formats::Recording;
 use asof_window::{Bounds, Recent, RecentStats};
@@ -96,6 +96,7 @@ impl Robot {
             recent: Recent::new(options.bounds),
             undescribed: Mutex::default(),
             has_undescribed: AtomicBool::new(false),
+            stamps: Mutex::default(),
         });
         let (listed, filled, wants) = (
             Arc::clone(&inner),
@@ -151,7 +152,14 @@ struct Inner {
     /// Channels that were seen before the definitions of their types arrived.
     undescribed: Mutex<Vec<Arc<Described>>>,
     has_undescribed: AtomicBool,
+    /// How the stamps of each topic stand to the arrival of its messages.
+    stamps: Mutex<BTreeMap<String, StampHealth>>,
 }
+
+/// The most topics whose stamps are looked at.
+const MOST_TOPICS: usize = 20_000;
+/// The metadata of the topics whose stamps are wrong.
+const STAMPS: &str = "stamps";
 
 /// How often the connection is checked, while the source is in use.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -252,7 +260,31 @@ impl Inner {
         if let Some(described) = &sample.described {
             self.note(described);
         }
+        self.note_stamps(sample);
         self.recent.push(sample.to_message());
+    }
+
+    fn note_stamps(&self, sample: &Sample) {
+        let mut stamps = self.stamps.lock();
+        let topic = &sample.channel.topic;
+        if !stamps.contains_key(topic) {
+            if stamps.len() >= MOST_TOPICS {
+                return;
+            }
+            stamps.insert(topic.clone(), StampHealth::default());
+        }
+        if let Some(health) = stamps.get_mut(topic) {
+            health.note(sample.stamps(), sample.received);
+        }
+    }
+
+    /// The topics whose stamps are wrong, and how.
+    fn wrong_stamps(&self) -> BTreeMap<String, String> {
+        let stamps = self.stamps.lock();
+        let wrong = stamps.iter().filter(|(_, health)| !health.is_good());
+        wrong
+            .map(|(topic, health)| (topic.clone(), health.to_string()))
+            .collect()
     }
 
     /// Remembers that the definition of a type is pending.
@@ -357,6 +389,12 @@ impl Source for LiveSource {
                 offset: 0,
             })
             .collect();
+        if !self.inner.wrong_stamps().is_empty() {
+            summary.metadata.push(MetadataEntry {
+                name: STAMPS.to_owned(),
+                offset: 0,
+            });
+        }
         // A problem of a topic that was not asked for is none of this source.
         let topics = kept.topics();
         let is_ours = |problem: &&Problem| {
@@ -417,6 +455,9 @@ impl Source for LiveSource {
 /// The robot's info is the recording's metadata. Checking it returns the problems so far.
 impl Recording for LiveSource {
     fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
+        if entry.name == STAMPS {
+            return Ok(self.inner.wrong_stamps());
+        }
         let mut sets = self.robot.info().into_metadata().into_iter();
         let found = sets.find(|(name, _)| *name == entry.name);
         found

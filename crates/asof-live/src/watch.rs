@@ -181,7 +181,7 @@ impl Meter {
             self.arrivals.pop_front();
         }
         self.gaps.note(sample);
-        self.stamps.note(sample);
+        self.stamps.note(sample.stamps(), sample.received);
     }
 
     fn rate(&self, topic: &str, now: Stamp) -> TopicRate {

@@ -228,7 +228,11 @@ impl Queue {
         if let Some((gaps, stamps)) = state.arrivals.get_mut(&topic) {
             let before = gaps.lost;
             gaps.note(&sample);
-            let (is_bad, stamps, lost) = (stamps.note(&sample), *stamps, gaps.lost);
+            let (is_bad, stamps, lost) = (
+                stamps.note(sample.stamps(), sample.received),
+                *stamps,
+                gaps.lost,
+            );
             if is_bad || lost > before {
                 let report = state.report_of(&topic);
                 (report.lost, report.stamps) = (lost, stamps);

@@ -193,3 +193,38 @@ fn a_dataset_is_made_of_a_recording_and_can_be_cancelled() {
     assert!(error.expect_err("cancelled").is_cancelled());
     assert!(!other.exists());
 }
+
+#[test]
+fn stamps_of_a_clock_that_is_off_are_told_by_topic_and_damage_nothing() {
+    let (folder, recording) = demo();
+    let options = DoctorOptions::default();
+    let found = recording.doctor(&options).expect("a diagnosis");
+    assert!(
+        found.healthy && found.stamps.is_empty(),
+        "{:?}",
+        found.stamps
+    );
+    // Logged by a computer whose clock is two hours ahead of the robot's.
+    let path = folder.path().join("off.mcap");
+    let mut writer = McapWriter::create(&path, McapWriterOptions::default()).expect("a file");
+    let demo = Demo::new(DemoOptions {
+        duration: Duration::from_secs(2),
+        ..DemoOptions::default()
+    });
+    let mut odometry = 0;
+    for mut message in demo.messages() {
+        odometry += u64::from(message.channel.topic == "/odom");
+        message.log_time = message.log_time.plus_nanos(7_200_000_000_000);
+        message.publish_time = message.log_time;
+        writer.write(&message).expect("written");
+    }
+    writer.finish().expect("finished");
+    let recording = asof::open(path).expect("a recording");
+    let found = recording.doctor(&options).expect("a diagnosis");
+    assert!(found.healthy && !found.is_damaged);
+    let stamps = &found.stamps["/odom"];
+    assert_eq!((stamps.off, stamps.zero, stamps.jumps), (odometry, 0, 0));
+    assert!(stamps.to_string().contains("behind their arrival by 2.0 h"));
+    let json = serde_json::to_value(&found).expect("JSON");
+    assert_eq!(json["stamps"]["/odom"]["off"], odometry);
+}

@@ -1,11 +1,14 @@
 //! A recording that is read completely, and whose parts must agree.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use asof_core::{Channel, ChannelSummary, Problem, ProblemKind, Query};
+use arrow_array::{Array as _, RecordBatch};
+use asof_core::{Channel, ChannelSummary, Problem, ProblemKind, Query, Stamp, StampHealth};
 use asof_decode::{ChannelReport, Decoder, Layers, Projection, SchemaError, TableOptions, Tables};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
+use super::survey::times;
 use crate::problems::problems_as_json;
 use crate::text::counted;
 use crate::{Error, Recording};
@@ -40,6 +43,10 @@ pub struct Diagnosis {
     pub undecoded: Option<u64>,
     /// Those of them without a decoder.
     pub unknown: Vec<UnknownMessages>,
+    /// The topics whose stamps are far from the times at which their messages were logged, zero, or jump; empty where the
+    /// messages were not decoded.
+    #[serde(serialize_with = "stamps_as_json")]
+    pub stamps: BTreeMap<String, StampHealth>,
     #[serde(serialize_with = "problems_as_json")]
     /// What is wrong.
     pub problems: Vec<Problem>,
@@ -98,6 +105,7 @@ fn diagnosis(file: &Recording, problems: Vec<Problem>) -> Result<Diagnosis, Erro
         messages,
         undecoded: None,
         unknown: Vec::new(),
+        stamps: BTreeMap::new(),
         problems,
         size: summary.size,
         chunks: summary.chunks,
@@ -113,8 +121,11 @@ impl Diagnosis {
         };
         let mut tables = Tables::read(file, &Query::all(), options)?;
         for batch in &mut tables {
-            batch?;
+            let batch = batch?;
+            let stamps = self.stamps.entry(batch.channel.topic.clone()).or_default();
+            see_stamps(stamps, &batch.batch);
         }
+        self.stamps.retain(|_, stamps| !stamps.is_good());
         let reports = tables.report();
         let undecoded = reports.iter().map(|report| self.take_note(report)).sum();
         self.undecoded = Some(undecoded);
@@ -170,6 +181,41 @@ impl Diagnosis {
             }
         }
     }
+}
+
+/// Takes in the stamps of some messages, the one in the header first.
+fn see_stamps(health: &mut StampHealth, batch: &RecordBatch) {
+    let Some(logged) = times(batch, "log_time") else {
+        return;
+    };
+    let columns = ["stamp", "publish_time"].map(|name| times(batch, name));
+    for row in 0..batch.num_rows() {
+        let stamps = columns.iter().flatten();
+        let stamps = stamps.filter(|stamps| stamps.is_valid(row));
+        let stamps = stamps.map(|stamps| Stamp::from_nanos(stamps.value(row)));
+        health.note(stamps, Stamp::from_nanos(logged.value(row)));
+    }
+}
+
+fn stamps_as_json<S: Serializer>(
+    stamps: &BTreeMap<String, StampHealth>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let topics = stamps.iter().map(|(topic, stamps)| {
+        let StampHealth {
+            off,
+            offset,
+            zero,
+            jumps,
+            ..
+        } = *stamps;
+        let counts = [("off", off as i64), ("offset", offset)];
+        let counts = counts
+            .into_iter()
+            .chain([("zero", zero as i64), ("jumps", jumps as i64)]);
+        (topic, counts.collect::<BTreeMap<_, _>>())
+    });
+    serializer.collect_map(topics)
 }
 
 /// What is wrong with a channel's schema; `None` where its encoding is unknown, or where it has no schema.

@@ -2,14 +2,23 @@
 
 use std::fmt;
 
-use asof_core::Stamp;
-
-use crate::Sample;
+use crate::Stamp;
 
 /// A stamp that is further than this from its arrival is off: no network and no sensor takes a minute.
 const MOST_OFF: i64 = 60_000_000_000;
 
 /// How the stamps of a topic, in headers and of publishers, stand to the arrival of its messages.
+///
+/// ```
+/// use asof_core::{Stamp, StampHealth};
+///
+/// let mut health = StampHealth::default();
+/// let arrived: Stamp = "2024-05-01T12:00:00Z".parse()?;
+/// let stamp: Stamp = "2024-05-01T14:00:00Z".parse()?;
+/// health.note([stamp], arrived);
+/// assert_eq!(health.to_string(), "1 stamp is ahead of their arrival by 2.0 h");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StampHealth {
     /// Messages with a stamp that is off by more than a minute from their arrival.
@@ -24,13 +33,8 @@ pub struct StampHealth {
 }
 
 impl StampHealth {
-    /// Notes a message that arrived; returns whether something is wrong with its stamps.
-    pub fn note(&mut self, sample: &Sample) -> bool {
-        let stamps = [sample.header_stamp(), sample.source];
-        self.note_stamps(stamps.into_iter().flatten(), sample.received)
-    }
-
-    fn note_stamps(&mut self, stamps: impl Iterator<Item = Stamp>, arrived: Stamp) -> bool {
+    /// Notes the stamps of a message that arrived, the one in its header first; returns whether something is wrong with them.
+    pub fn note(&mut self, stamps: impl IntoIterator<Item = Stamp>, arrived: Stamp) -> bool {
         let (mut is_zero, mut worst) = (false, 0_i64);
         let mut first = None;
         for stamp in stamps {
@@ -76,15 +80,19 @@ impl fmt::Display for StampHealth {
         } else {
             "ahead of"
         };
+        let are = |count: u64| match count {
+            1 => "1 stamp is".to_owned(),
+            count => format!("{count} stamps are"),
+        };
         let told = [
             (
                 self.off,
-                format!("{} stamps are {side} their arrival by {by}", self.off),
+                format!("{} {side} their arrival by {by}", are(self.off)),
             ),
-            (self.zero, format!("{} stamps are zero", self.zero)),
+            (self.zero, format!("{} zero", are(self.zero))),
             (
                 self.jumps,
-                format!("{} stamps jump by more than a minute", self.jumps),
+                format!("{} more than a minute off the one before", are(self.jumps)),
             ),
         ];
         let told = told.into_iter().filter(|(count, _)| *count > 0);
@@ -104,11 +112,8 @@ mod tests {
         for (number, offset) in offsets.iter().enumerate() {
             let arrived = Stamp::from_nanos(500_000 * HOUR + number as i64 * 10_000_000);
             let stamp = offset.map_or(Stamp::EPOCH, |offset| arrived.plus_nanos(offset));
-            let is_bad = health.note_stamps([stamp].into_iter(), arrived);
-            assert_eq!(
-                is_bad,
-                health.note_stamps([stamp].into_iter(), arrived) || is_bad
-            );
+            let is_bad = health.note([stamp], arrived);
+            assert_eq!(is_bad, health.note([stamp], arrived) || is_bad);
         }
         health
     }
