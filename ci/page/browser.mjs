@@ -571,16 +571,49 @@ async function live() {
   running.kill();
 }
 
-if (wants("--pictures")) {
-  fs.mkdirSync(ASOF_PICTURES, { recursive: true });
-  for (const colorScheme of ["light", "dark"]) {
-    const view = await open(`${demo.url}#t=9.4`, { colorScheme, viewport: { width: 1440, height: 860 } });
-    await view.page.locator(".scene canvas").waitFor();
-    await view.page.waitForTimeout(4000);
-    await view.page.screenshot({ path: path.join(ASOF_PICTURES, `page-${colorScheme}.png`) });
-    await view.close();
-  }
-  console.log(`pictures are in ${ASOF_PICTURES}`);
+/** The page as the README shows it. */
+async function picture(colorScheme) {
+  const view = await open(`${demo.url}#t=9.4`, { colorScheme, viewport: { width: 1440, height: 860 } });
+  await view.page.locator(".scene canvas").waitFor();
+  await view.page.locator(".scene[data-framed]").waitFor();
+  await view.page.waitForTimeout(4000);
+  const bytes = await view.page.screenshot();
+  await view.close();
+  return bytes;
+}
+
+/** How much two pictures differ, of 255, in cells of 15 pixels: on average, and the share of cells that are clearly others. */
+async function difference(one, other) {
+  const view = await open("about:blank");
+  const found = await view.page.evaluate(async (all) => {
+    const cells = await Promise.all(all.map(async (bytes) => {
+      const image = new Image();
+      image.src = `data:image/png;base64,${bytes}`;
+      await image.decode();
+      const context = new OffscreenCanvas(96, 57).getContext("2d");
+      context.imageSmoothingQuality = "high";
+      context.drawImage(image, 0, 0, 96, 57);
+      return { size: [image.width, image.height].join(), data: context.getImageData(0, 0, 96, 57).data };
+    }));
+    if (cells[0].size !== cells[1].size) return { mean: 255, others: 1 };
+    const each = [...cells[0].data].map((value, at) => Math.abs(value - cells[1].data[at]));
+    return { mean: each.reduce((a, b) => a + b) / each.length, others: each.filter((one) => one > 60).length / each.length };
+  }, [one, other].map((bytes) => bytes.toString("base64")));
+  await view.close();
+  return found;
+}
+
+for (const colorScheme of ["light", "dark"]) {
+  const file = path.join(ASOF_PICTURES, `page-${colorScheme}.png`);
+  if (wants("--pictures")) {
+    fs.mkdirSync(ASOF_PICTURES, { recursive: true });
+    fs.writeFileSync(file, await picture(colorScheme));
+    console.log(`the picture is in ${file}`);
+  } else
+    await step(`the ${colorScheme} picture of the README is of the page as it is`, async () => {
+      const { mean, others } = await difference(await picture(colorScheme), fs.readFileSync(file));
+      assert.ok(mean < 6 && others < 0.04, `they differ by ${mean.toFixed(1)} on average, ${(others * 100).toFixed(1)} % clearly; take them anew with --pictures`);
+    });
 }
 
 if (wants("--times") || wants("--only-times")) {

@@ -87,11 +87,15 @@ fn candidates(summary: &Summary) -> Vec<&Channel> {
 
 /// The rank of a topic, the lower the better; `None` where it has a panel of its own instead of a plot.
 fn rank(channel: &Channel) -> Option<u8> {
+    let name = channel.topic.to_ascii_lowercase();
+    let is_command = ["cmd", "command", "goal", "setpoint"]
+        .iter()
+        .any(|word| name.contains(word));
     let archetype = Archetype::of(channel.type_name());
     let is_known = archetype.is_some_and(|archetype| archetype.list().is_none());
     match role_of(channel) {
-        None if is_known => Some(2),
-        None => Some(5),
+        None if is_known && !is_command => Some(2),
+        None => Some(5 + u8::from(is_command)),
         Some("pose") if archetype.is_some_and(|archetype| archetype.name == "Odometry") => Some(0),
         Some("pose" | "point") => Some(1),
         Some("range" | "wrench" | "joints") => Some(3),

@@ -3,17 +3,29 @@
 use arrow_array::Array as _;
 use arrow_schema::{DataType, Field, Fields};
 use asof_core::{Channel, Message};
-use asof_decode::{Archetype, Decoder, Decoders, Projection, Record, is_number};
+use asof_decode::{
+    Archetype, DecodeError, Decoder, Decoders, Projection, Record, SchemaError, is_number,
+};
 
 /// A message as JSON.
 pub(crate) fn json_of(decoders: &mut Decoders, message: &Message) -> Result<Vec<u8>, String> {
     let mut out = Vec::new();
     let decoder = decoders.of(&message.channel, &[&message.payload]);
     decoder
-        .map_err(|error| error.to_string())?
+        .map_err(|error| reason(&error.into()))?
         .write_json(&message.payload, &mut out)
         .map_err(|error| error.to_string())?;
     Ok(out)
+}
+
+/// Why something cannot be decoded, with a way on where there is one.
+pub(crate) fn reason(error: &DecodeError) -> String {
+    match error {
+        DecodeError::Schema(SchemaError::NoDefinition { .. }) => {
+            format!("{error}; name a folder that has its .msg file: --msg-path DIR")
+        }
+        _ => error.to_string(),
+    }
 }
 
 /// The frame of a message.
@@ -156,6 +168,22 @@ mod tests {
             })),
             ..Channel::default()
         }
+    }
+
+    #[test]
+    fn a_type_without_a_definition_tells_the_way_on() {
+        let message = Message {
+            channel: Arc::new(channel("robot/msg/Odd", "")),
+            log_time: asof_core::Stamp::EPOCH,
+            publish_time: asof_core::Stamp::EPOCH,
+            sequence: 0,
+            payload: vec![0, 1, 0, 0, 7].into(),
+        };
+        let error = json_of(&mut Decoders::default(), &message).expect_err("no definition");
+        assert!(
+            error.contains("robot/msg/Odd") && error.contains("--msg-path"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::frames::Frames;
-use crate::record::{frame_of, json_of};
+use crate::record::{frame_of, json_of, reason};
 
 /// The form in which a client wants a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize)]
@@ -135,7 +135,7 @@ impl Show<'_> {
     /// The message's archetype, which is the same for ROS and Foxglove.
     fn meaning(&mut self, message: &Message) -> Result<Record, String> {
         let record = self.decoders.meaning(message);
-        record.map_err(|error| error.to_string())
+        record.map_err(|error| reason(&error))
     }
 
     fn json(&mut self, message: &Message) -> Result<Shown, String> {
