@@ -192,6 +192,23 @@ impl Player {
         self.anchor = None;
         self.owe_all();
         self.restart();
+        self.leave_the_end();
+    }
+
+    /// Seeks to just before `at`: the next events are what was known until then, if anything was, then what is at that time and
+    /// after it.
+    pub fn seek_before(&mut self, at: Stamp) {
+        if at > start_of(&self.cache) {
+            self.seek(at.plus_nanos(-1));
+        } else {
+            self.owed.clear();
+            self.owes_all = false;
+            self.rewind();
+            self.leave_the_end();
+        }
+    }
+
+    fn leave_the_end(&mut self) {
         match self.state {
             PlayState::Ended => self.become_state(PlayState::Paused),
             PlayState::Following => self.become_state(PlayState::Playing),

@@ -327,6 +327,28 @@ fn a_seek_says_what_was_known_and_goes_on_behind_it() {
 }
 
 #[test]
+fn what_is_at_the_time_of_a_seek_before_it_is_played_after_it_also_at_the_start_and_again() {
+    let tape = Tape::regular(10);
+    let mut desk = Desk::new(&cache(&tape), Topics::All);
+    desk.player.seek_before((5_000 * MS).into());
+    desk.player.play();
+    desk.pass(10_000);
+    assert_eq!(desk.backfills, [(4_999, vec![98, 99])]);
+    assert_eq!(desk.seen, tape.all()[100..]);
+    assert_eq!(desk.player.state(), PlayState::Ended);
+    for start in [0, -1_000] {
+        desk.seen.clear();
+        desk.backfills.clear();
+        desk.player.seek_before((start * MS).into());
+        assert_eq!(desk.player.state(), PlayState::Paused);
+        desk.player.play();
+        desk.pass(12_000);
+        assert_eq!(desk.seen, tape.all(), "from {start}");
+        assert!(desk.backfills.is_empty(), "{:?}", desk.backfills);
+    }
+}
+
+#[test]
 fn a_seek_outside_of_the_recording_is_held_within_it() {
     let tape = Tape::regular(2);
     let mut desk = Desk::new(&cache(&tape), Topics::All);

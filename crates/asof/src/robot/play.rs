@@ -112,7 +112,7 @@ impl Robot {
         let mut player = Player::new(&cache, stage.topics())?;
         player.set_speed(Speed::Times(options.rate));
         let range = options.query.range.intersect(summary.range);
-        player.seek(range.start);
+        player.seek_before(range.start);
         Ok(Playback {
             player,
             stage,
@@ -173,7 +173,7 @@ impl Playback {
         }
         self.stage.tell_time(self.position())?;
         if is_over && self.repeat {
-            self.player.seek(self.range.start);
+            self.player.seek_before(self.range.start);
             self.player.play();
         } else {
             self.is_ended = is_over;
