@@ -102,6 +102,9 @@ typedef struct AsofMessages AsofMessages;
 // A recording, several as one, or what this build can open besides. Any number of threads may use it at once.
 typedef struct AsofRecording AsofRecording;
 
+// Joins topics by approximate time, as message_filters does. Any number of threads may use it at once.
+typedef struct AsofSynchronizer AsofSynchronizer;
+
 // A transform buffer: the pose of every frame of a robot at any time in its history. Any number of threads may use it at
 // once; lookups wait for no writer.
 typedef struct AsofTf AsofTf;
@@ -112,6 +115,9 @@ typedef struct AsofTfPath AsofTfPath;
 
 // A wait for a transform.
 typedef struct AsofTfWait AsofTfWait;
+
+// The newest part of a stream of messages, by their stamps. Any number of threads may use it at once.
+typedef struct AsofWindow AsofWindow;
 
 // A recording that is being written. One thread at a time uses it.
 typedef struct AsofWriter AsofWriter;
@@ -246,6 +252,33 @@ typedef void (*AsofTfCallback)(void *context,
                                AsofStatus status,
                                const AsofTransform *transform,
                                const char *message);
+
+// How much a window keeps. 0 is without a bound; one of the three is needed.
+typedef struct {
+  // The most messages.
+  uint64_t count;
+  // How much older than the newest the oldest may be, in nanoseconds.
+  uint64_t age;
+  // Starts over when a message is older than the newest by more than this: for clocks that go back.
+  uint64_t restart_after;
+} AsofWindowBounds;
+
+// Is called once for a value that is no longer needed, on any thread. It must not throw.
+typedef void (*AsofRelease)(void *value);
+
+// A message of a window. It stays after the window has dropped it, until `asof_entry_release`.
+typedef struct {
+  // Its stamp.
+  int64_t stamp;
+  // The value that was inserted.
+  void *value;
+  // What keeps it; NULL if nothing has to be released.
+  const void *hold;
+} AsofEntry;
+
+// Is called with one message of each topic, in the order of the topics, on the thread that added the last of them. The values stay
+// until it returns. It must not throw.
+typedef void (*AsofSetCallback)(void *context, const AsofEntry *set, size_t count);
 
 #ifdef __cplusplus
 extern "C" {
@@ -625,6 +658,75 @@ AsofStatus asof_tf_wait_result(const AsofTfWait *wait, AsofTransform *transform)
 // Ends a wait. When this returns, its callback neither runs nor will run; only within the callback itself this does not wait
 // for it.
 void asof_tf_wait_free(AsofTfWait **wait);
+
+// A new window.
+AsofStatus asof_window_new(const AsofWindowBounds *bounds, AsofWindow **window);
+
+// Frees a window. Entries that were taken out of it stay.
+void asof_window_free(AsofWindow **window);
+
+// Inserts a value. It belongs to the window, also if it is refused: `release`, which may be NULL, is called when it is no longer
+// needed. `ASOF_STATUS_TOO_OLD` if it is older than everything in a full window.
+AsofStatus asof_window_insert(const AsofWindow *window,
+                              int64_t stamp,
+                              void *value,
+                              AsofRelease release);
+
+// Inserts a pose, for `asof_window_interpolate`.
+AsofStatus asof_window_insert_pose(const AsofWindow *window,
+                                   int64_t stamp,
+                                   const AsofTransform *pose);
+
+// The message whose stamp is nearest to a time. `ASOF_STATUS_NO_DATA` if there is none; else `asof_entry_release` is due, as for
+// all entries.
+AsofStatus asof_window_nearest(const AsofWindow *window,
+                               int64_t stamp,
+                               AsofEntry *entry);
+
+// The last message at or before a time.
+AsofStatus asof_window_before(const AsofWindow *window, int64_t stamp, AsofEntry *entry);
+
+// The first message at or after a time.
+AsofStatus asof_window_after(const AsofWindow *window, int64_t stamp, AsofEntry *entry);
+
+// The messages from one time to another, both in: the first `room` of them. `count` is how many there are.
+AsofStatus asof_window_interval(const AsofWindow *window,
+                                int64_t start,
+                                int64_t end,
+                                AsofEntry *entries,
+                                size_t room,
+                                size_t *count);
+
+// The pose at a time, between those that `asof_window_insert_pose` inserted before and after it.
+AsofStatus asof_window_interpolate(const AsofWindow *window, int64_t stamp, AsofTransform *pose);
+
+// Drops all messages.
+AsofStatus asof_window_clear(const AsofWindow *window);
+
+// Gives an entry back. NULL, and one that was given back, are fine.
+void asof_entry_release(AsofEntry *entry);
+
+// A synchronizer of `topics` topics, each with at most `queue` messages waiting. A set is not wider than `max_interval`
+// nanoseconds; 0 for any width.
+AsofStatus asof_synchronizer_new(size_t topics,
+                                 size_t queue,
+                                 uint64_t max_interval,
+                                 AsofSetCallback callback,
+                                 void *context,
+                                 AsofSynchronizer **synchronizer);
+
+// Frees a synchronizer. No other thread may be adding to it.
+void asof_synchronizer_free(AsofSynchronizer **synchronizer);
+
+// Adds a message of a topic, counted from 0. The value belongs to the synchronizer, also on failure: see `asof_window_insert`.
+AsofStatus asof_synchronizer_add(const AsofSynchronizer *synchronizer,
+                                 size_t topic,
+                                 int64_t stamp,
+                                 void *value,
+                                 AsofRelease release);
+
+// Drops all messages that wait for a set, as for a clock that was set back.
+AsofStatus asof_synchronizer_clear(const AsofSynchronizer *synchronizer);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -18,6 +18,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -623,6 +624,133 @@ private:
 };
 
 } // namespace tf
+
+namespace detail {
+
+/// A shared pointer as the C interface has it.
+template <typename T> void *boxed(std::shared_ptr<T> value) { return new std::shared_ptr<T>(std::move(value)); }
+template <typename T> void unbox(void *value) { delete static_cast<std::shared_ptr<T> *>(value); }
+
+} // namespace detail
+
+/// A message of a window, which stays after the window has dropped it.
+template <typename T> struct Entry {
+  Stamp stamp;
+  std::shared_ptr<T> value;
+};
+
+/// How much a window keeps; see AsofWindowBounds.
+using Bounds = AsofWindowBounds;
+
+/// The newest part of a stream, by stamps. Any number of threads may use it at once.
+template <typename T> class Window {
+public:
+  /// The newest `count` messages.
+  explicit Window(std::uint64_t count) : Window(Bounds{count, 0, 0}) {}
+  explicit Window(const Bounds &bounds) { check(asof_window_new(&bounds, handle_.place())); }
+
+  void insert(Stamp stamp, T value) { insert(stamp, std::make_shared<T>(std::move(value))); }
+  void insert(Stamp stamp, std::shared_ptr<T> value) {
+    check(asof_window_insert(handle_.get(), stamp.nanoseconds, detail::boxed(std::move(value)), detail::unbox<T>));
+  }
+
+  std::optional<Entry<T>> nearest(Stamp stamp) const { return find(asof_window_nearest, stamp); }
+  /// The last one at or before a time.
+  std::optional<Entry<T>> before(Stamp stamp) const { return find(asof_window_before, stamp); }
+  /// The first one at or after a time.
+  std::optional<Entry<T>> after(Stamp stamp) const { return find(asof_window_after, stamp); }
+  /// Those from one time to another, both in.
+  std::vector<Entry<T>> interval(Stamp start, Stamp end) const {
+    std::vector<AsofEntry> plain;
+    std::size_t count = 0;
+    do {
+      release(plain, plain.size());
+      // With some room for what arrives meanwhile.
+      plain.assign(count + 16, AsofEntry{});
+      check(asof_window_interval(handle_.get(), start.nanoseconds, end.nanoseconds, plain.data(), plain.size(), &count));
+    } while (count > plain.size());
+    std::vector<Entry<T>> entries;
+    for (std::size_t place = 0; place < count; place++)
+      entries.push_back(taken(plain[place]));
+    release(plain, count);
+    return entries;
+  }
+  void clear() { check(asof_window_clear(handle_.get())); }
+
+private:
+  detail::Handle<AsofWindow, asof_window_free> handle_;
+
+  static Entry<T> taken(const AsofEntry &entry) {
+    return {Stamp(entry.stamp), *static_cast<std::shared_ptr<T> *>(entry.value)};
+  }
+  static void release(std::vector<AsofEntry> &entries, std::size_t count) {
+    for (std::size_t place = 0; place < count; place++)
+      asof_entry_release(&entries[place]);
+  }
+  template <typename Find> std::optional<Entry<T>> find(Find find, Stamp stamp) const {
+    AsofEntry entry = {};
+    const Status status = find(handle_.get(), stamp.nanoseconds, &entry);
+    if (status == ASOF_STATUS_NO_DATA)
+      return std::nullopt;
+    check(status);
+    Entry<T> found = taken(entry);
+    asof_entry_release(&entry);
+    return found;
+  }
+};
+
+/// A window of poses, with the pose at any time between two of them.
+class PoseWindow {
+public:
+  explicit PoseWindow(std::uint64_t count) : PoseWindow(Bounds{count, 0, 0}) {}
+  explicit PoseWindow(const Bounds &bounds) { check(asof_window_new(&bounds, handle_.place())); }
+  void insert(Stamp stamp, const tf::Transform &pose) {
+    check(asof_window_insert_pose(handle_.get(), stamp.nanoseconds, &pose));
+  }
+  Result<tf::Transform> at(Stamp stamp) const {
+    tf::Transform found;
+    const Status status = asof_window_interpolate(handle_.get(), stamp.nanoseconds, &found);
+    return detail::result(status, found);
+  }
+
+private:
+  detail::Handle<AsofWindow, asof_window_free> handle_;
+};
+
+/// Joins topics by approximate time, as message_filters does: the callback gets one message of each.
+template <typename... Ts> class ApproximateTime {
+public:
+  using Callback = std::function<void(Entry<Ts>...)>;
+
+  ApproximateTime(std::size_t queue, Callback callback, Nanoseconds max_interval = Nanoseconds(0))
+      : callback_(std::make_unique<Callback>(std::move(callback))) {
+    check(asof_synchronizer_new(sizeof...(Ts), queue, std::uint64_t(max_interval.count()), called, callback_.get(),
+                                handle_.place()));
+  }
+
+  /// A message of a topic, counted from 0.
+  template <std::size_t Topic> void add(Stamp stamp, std::shared_ptr<std::tuple_element_t<Topic, std::tuple<Ts...>>> value) {
+    using T = std::tuple_element_t<Topic, std::tuple<Ts...>>;
+    check(asof_synchronizer_add(handle_.get(), Topic, stamp.nanoseconds, detail::boxed(std::move(value)), detail::unbox<T>));
+  }
+  /// Drops what waits, as for a clock that was set back.
+  void clear() { check(asof_synchronizer_clear(handle_.get())); }
+
+private:
+  std::unique_ptr<Callback> callback_;
+  detail::Handle<AsofSynchronizer, asof_synchronizer_free> handle_;
+
+  static void called(void *context, const AsofEntry *set, std::size_t) noexcept {
+    try {
+      tell(*static_cast<Callback *>(context), set, std::index_sequence_for<Ts...>());
+    } catch (...) {
+      // It runs on the thread of whoever added the last message, who is not to blame.
+    }
+  }
+  template <std::size_t... Topic> static void tell(Callback &callback, const AsofEntry *set, std::index_sequence<Topic...>) {
+    callback(Entry<Ts>{Stamp(set[Topic].stamp), *static_cast<std::shared_ptr<Ts> *>(set[Topic].value)}...);
+  }
+};
 
 /// The first and the last of some times, both in.
 struct Range {

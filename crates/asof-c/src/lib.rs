@@ -33,3 +33,4 @@ pub mod border;
 #[cfg(feature = "recordings")]
 pub mod recording;
 pub mod tf;
+pub mod window;

@@ -421,6 +421,119 @@ fn places_poses_and_values_outside_of_what_they_may_be_are_refused() {
 }
 
 #[test]
+fn windows_and_synchronizers_refuse_what_is_not_one() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use asof_c::window::*;
+    static RELEASED: AtomicUsize = AtomicUsize::new(0);
+    unsafe extern "C" fn release(_: *mut std::ffi::c_void) {
+        RELEASED.fetch_add(1, Ordering::Relaxed);
+    }
+    unsafe extern "C" fn set(_: *mut std::ffi::c_void, _: *const AsofEntry, _: usize) {}
+    let mark = bad_handles()[1].addr();
+    let (mut entry, mut count, mut pose) = (
+        AsofEntry {
+            stamp: 0,
+            value: null_mut(),
+            hold: null(),
+        },
+        0,
+        POSE,
+    );
+    let bounds = AsofWindowBounds {
+        count: 0,
+        age: 0,
+        restart_after: 0,
+    };
+    let (at, out) = (&raw mut entry, &raw mut pose);
+    let (mut window, mut sync) = (null_mut(), null_mut());
+    // SAFETY: handles are good, NULL or freed, and places are valid or NULL.
+    unsafe {
+        for bad in [0, mark] {
+            let mut none = without_provenance_mut::<AsofWindow>(bad);
+            refused(asof_window_insert(none, 0, null_mut(), Some(release)));
+            refused(asof_window_insert_pose(none, 0, out));
+            refused(asof_window_nearest(none, 0, at));
+            refused(asof_window_before(none, 0, at));
+            refused(asof_window_after(none, 0, at));
+            refused(asof_window_interval(none, 0, 1, at, 1, &raw mut count));
+            refused(asof_window_interpolate(none, 0, out));
+            refused(asof_window_clear(none));
+            asof_window_free(&raw mut none);
+            let mut none = without_provenance_mut::<AsofSynchronizer>(bad);
+            refused(asof_synchronizer_add(none, 0, 0, null_mut(), Some(release)));
+            refused(asof_synchronizer_clear(none));
+            asof_synchronizer_free(&raw mut none);
+        }
+        // What a call refuses is released too.
+        assert_eq!(RELEASED.load(Ordering::Relaxed), 4);
+        refused(asof_window_new(null(), &raw mut window));
+        refused(asof_window_new(&raw const bounds, &raw mut window));
+        let bounds = AsofWindowBounds { count: 2, ..bounds };
+        refused(asof_window_new(&raw const bounds, null_mut()));
+        let status = asof_window_new(&raw const bounds, &raw mut window);
+        assert_eq!(status, AsofStatus::Ok);
+        refused(asof_window_insert_pose(window, 0, null()));
+        let status = asof_window_insert(window, 1, null_mut(), Some(release));
+        assert_eq!(status, AsofStatus::Ok);
+        refused(asof_window_nearest(window, 0, null_mut()));
+        refused(asof_window_interpolate(window, 1, out));
+        for room in [usize::MAX, isize::MAX as usize / 8] {
+            refused(asof_window_interval(window, 0, 1, at, room, &raw mut count));
+        }
+        refused(asof_window_interval(window, 0, 1, at, 1, null_mut()));
+        let status = asof_window_nearest(window, 0, at);
+        assert_eq!(status, AsofStatus::Ok);
+        asof_window_free(&raw mut window);
+        assert_eq!(RELEASED.load(Ordering::Relaxed), 4);
+        asof_entry_release(at);
+        asof_entry_release(at);
+        asof_entry_release(null_mut());
+        assert_eq!(RELEASED.load(Ordering::Relaxed), 5);
+        for topics in [0, 1025, usize::MAX] {
+            let place = &raw mut sync;
+            refused(asof_synchronizer_new(
+                topics,
+                10,
+                0,
+                Some(set),
+                null_mut(),
+                place,
+            ));
+            refused(asof_synchronizer_new(
+                2,
+                if topics == 1025 { 0 } else { usize::MAX },
+                0,
+                Some(set),
+                null_mut(),
+                place,
+            ));
+        }
+        refused(asof_synchronizer_new(
+            2,
+            10,
+            0,
+            None,
+            null_mut(),
+            &raw mut sync,
+        ));
+        refused(asof_synchronizer_new(
+            2,
+            10,
+            0,
+            Some(set),
+            null_mut(),
+            null_mut(),
+        ));
+        let status = asof_synchronizer_new(2, 10, 0, Some(set), null_mut(), &raw mut sync);
+        assert_eq!(status, AsofStatus::Ok);
+        refused(asof_synchronizer_add(sync, 2, 0, null_mut(), Some(release)));
+        assert_eq!(RELEASED.load(Ordering::Relaxed), 6);
+        asof_synchronizer_free(&raw mut sync);
+    }
+}
+
+#[test]
 fn texts_come_out_and_are_freed() {
     let mut tf = new_buffer();
     let (mut text, mut frame) = (null_mut(), 0);
@@ -511,6 +624,18 @@ fn the_interface_changes_only_with_its_list() {
             is_static
         }
     );
+    {
+        use asof_c::window::{AsofEntry, AsofWindowBounds};
+        layout!(lines, AsofEntry { stamp, value, hold });
+        layout!(
+            lines,
+            AsofWindowBounds {
+                count,
+                age,
+                restart_after
+            }
+        );
+    }
     {
         use asof_c::recording::messages::AsofMessage;
         use asof_c::recording::stream::AsofJoinOptions;

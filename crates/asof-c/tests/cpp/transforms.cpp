@@ -1,4 +1,4 @@
-// asof.hpp and asof/tf2.hpp: what they promise, and a stress of writers and readers. ci/hot/asof-cpp builds it plainly, with
+// asof.hpp (but recordings) and asof/tf2.hpp: what they promise, and a stress of writers and readers. ci/hot/asof-cpp builds it plainly, with
 // AddressSanitizer and with ThreadSanitizer.
 #include <asof.hpp>
 #include <asof/tf2.hpp>
@@ -297,6 +297,76 @@ void like_tf2() {
   EXPECT(core.setTransform(message, "wheels") && told == 1);
 }
 
+/// Counts those that exist: all that goes in is freed, however it leaves.
+struct Scan {
+  static std::atomic<int> alive;
+  int number;
+  explicit Scan(int number) : number(number) { alive++; }
+  Scan(const Scan &other) : number(other.number) { alive++; }
+  ~Scan() { alive--; }
+};
+std::atomic<int> Scan::alive{0};
+
+void windows() {
+  {
+    asof::Window<Scan> window(3);
+    EXPECT(!window.nearest(1));
+    std::optional<asof::Entry<Scan>> oldest;
+    for (int number = 1; number <= 5; number++) {
+      window.insert(number * 10, Scan(number));
+      if (number == 1)
+        oldest = window.before(10);
+    }
+    // The window has dropped it; the entry keeps it.
+    EXPECT(oldest->value->number == 1 && Scan::alive == 4);
+    EXPECT(window.nearest(41)->value->number == 4 && window.before(49)->value->number == 4);
+    EXPECT(window.after(41)->stamp == asof::Stamp(50) && !window.before(29) && !window.after(51));
+    EXPECT(window.interval(30, 40).size() == 2 && window.interval(31, 39).empty());
+    EXPECT(thrown([&] { window.insert(5, Scan(0)); }) == ASOF_STATUS_TOO_OLD && Scan::alive == 4);
+    asof::Window<Scan> large(1000);
+    for (int number = 0; number < 100; number++)
+      large.insert(number, Scan(number));
+    EXPECT(large.interval(0, 99).size() == 100 && Scan::alive == 104);
+    window.clear();
+    EXPECT(Scan::alive == 101);
+  }
+  EXPECT(Scan::alive == 0);
+  EXPECT(thrown([] { asof::Window<Scan> none(0); }) == ASOF_STATUS_INVALID_ARGUMENT);
+
+  asof::PoseWindow poses(10);
+  poses.insert(10, Transform());
+  poses.insert(20, Transform({1, 2, 3}, {0, 0, 1, 0}));
+  const auto between = poses.at(15);
+  EXPECT(between && near(between->translation[1], 1) && near(between->rotation[2], std::sqrt(0.5)));
+  EXPECT(poses.at(21).status() == ASOF_STATUS_NO_DATA);
+  EXPECT(thrown([&] { poses.insert(30, Transform({0, 0, 0}, {0, 0, 0, 0})); }) == ASOF_STATUS_INVALID_ARGUMENT);
+}
+
+void synchronizers() {
+  {
+    std::vector<std::pair<int, std::string>> sets;
+    asof::ApproximateTime<Scan, std::string> sync(5, [&](asof::Entry<Scan> scan, asof::Entry<std::string> image) {
+      EXPECT(std::abs(scan.stamp.nanoseconds - image.stamp.nanoseconds) <= 2);
+      sets.emplace_back(scan.value->number, *image.value);
+      if (sets.size() == 3)
+        throw 7;
+    });
+    for (int number = 0; number < 20; number++) {
+      sync.add<0>(number * 100, std::make_shared<Scan>(number));
+      sync.add<1>(number * 100 + 2, std::make_shared<std::string>("image " + std::to_string(number)));
+    }
+    EXPECT(sets.size() >= 18 && sets[5].second == "image " + std::to_string(sets[5].first));
+    EXPECT(Scan::alive > 0);
+    sync.clear();
+    EXPECT(Scan::alive == 0);
+    // A topic that falls silent: its partner's messages are bounded by the queue.
+    for (int number = 0; number < 100; number++)
+      sync.add<0>(number * 100 + 10000, std::make_shared<Scan>(number));
+    EXPECT(Scan::alive <= 6);
+  }
+  EXPECT(Scan::alive == 0);
+}
+
 } // namespace
 
 int main(int count, char **arguments) {
@@ -307,6 +377,8 @@ int main(int count, char **arguments) {
   conversions();
   waits();
   like_tf2();
+  windows();
+  synchronizers();
   ends_of_waits(rounds);
   stress(rounds);
   std::printf("all hold, with %d rounds\n", rounds);
