@@ -13,6 +13,7 @@ use crate::columns::{Columns, Payload, Sizes};
 use crate::error::{PayloadError, SchemaError};
 use crate::layers::archetypes::has_between;
 use crate::layout::{Asked, Group, Node, Projection};
+use crate::model::MessageType;
 use crate::recycle::room_for;
 use crate::schema::{flatbuffer, idl, jsonschema, proto, rosmsg};
 use crate::stamps::{STAMP_PATHS, StampColumns, times_array};
@@ -79,7 +80,7 @@ pub struct Decoder {
 pub type Timed<'a> = (Stamp, Stamp, Payload<'a>);
 
 /// The largest payload: Arrow counts the bytes of a batch's texts in 31 bits.
-const LARGEST_PAYLOAD: usize = 1 << 30;
+pub(crate) const LARGEST_PAYLOAD: usize = 1 << 30;
 
 impl Decoder {
     /// Creates a decoder for a channel's messages.
@@ -368,37 +369,14 @@ fn wire_decoder(
     let projection = asked.projection;
     let empty = asof_core::Schema::default();
     let schema = channel.schema.as_deref().unwrap_or(&empty);
-    let text = |language| {
-        std::str::from_utf8(&schema.data).map_err(|error| SchemaError::Unreadable {
-            language,
-            reason: format!("it is not UTF-8: {error}"),
-        })
-    };
-    let cdr = |types, flavour, language| {
-        CdrDecoder::new(types, asked, flavour, language)
-            .map(|decoder| Box::new(decoder) as Box<dyn WireDecoder>)
-    };
+    if let Some(found) = cdr_types(channel) {
+        let (types, flavour, language) = found?;
+        return Ok(Box::new(CdrDecoder::new(types, asked, flavour, language)?));
+    }
     match (channel.message_encoding.as_str(), schema.encoding.as_str()) {
-        ("cdr", "ros2msg") => {
-            let types = rosmsg::parse(&schema.name, text("ros2msg")?, rosmsg::Dialect::Ros2)?;
-            cdr(types, Flavour::Cdr, "ros2msg")
-        }
-        ("ros1", "ros1msg") => {
-            let types = rosmsg::parse(&schema.name, text("ros1msg")?, rosmsg::Dialect::Ros1)?;
-            cdr(types, Flavour::Ros1, "ros1msg")
-        }
         ("protobuf", "protobuf") => {
             let types = proto::parse(&schema.name, &schema.data)?;
             Ok(Box::new(ProtobufDecoder::new(types, asked)?))
-        }
-        ("cdr", language @ ("ros2idl" | "omgidl")) => {
-            let language = if language == "ros2idl" {
-                "ros2idl"
-            } else {
-                "omgidl"
-            };
-            let types = idl::parse(&schema.name, text(language)?, language)?;
-            cdr(types, Flavour::Cdr, language)
         }
         ("flatbuffer", "flatbuffer") => {
             let types = flatbuffer::parse(&schema.name, &schema.data)?;
@@ -428,6 +406,30 @@ fn wire_decoder(
             schema_encoding: schema_encoding.to_owned(),
         }),
     }
+}
+
+/// The type of a channel whose messages are CDR, or in the serialization of ROS 1; `None` for every other encoding.
+pub(crate) fn cdr_types(
+    channel: &Channel,
+) -> Option<Result<(MessageType, Flavour, &'static str), SchemaError>> {
+    let schema = channel.schema.as_deref()?;
+    let (flavour, language) = match (&*channel.message_encoding, &*schema.encoding) {
+        ("cdr", "ros2msg") => (Flavour::Cdr, "ros2msg"),
+        ("ros1", "ros1msg") => (Flavour::Ros1, "ros1msg"),
+        ("cdr", "ros2idl") => (Flavour::Cdr, "ros2idl"),
+        ("cdr", "omgidl") => (Flavour::Cdr, "omgidl"),
+        _ => return None,
+    };
+    let text = std::str::from_utf8(&schema.data).map_err(|error| SchemaError::Unreadable {
+        language,
+        reason: format!("it is not UTF-8: {error}"),
+    });
+    let types = text.and_then(|text| match language {
+        "ros2msg" => rosmsg::parse(&schema.name, text, rosmsg::Dialect::Ros2),
+        "ros1msg" => rosmsg::parse(&schema.name, text, rosmsg::Dialect::Ros1),
+        language => idl::parse(&schema.name, text, language),
+    });
+    Some(types.map(|types| (types, flavour, language)))
 }
 
 /// Adds the stamp to a projection, wherever it may be.
@@ -509,7 +511,7 @@ fn too_large(len: usize) -> PayloadError {
 
 /// rosbag2 can compress each message, which is not recorded in the channel: the first bytes of a zstd frame show it,
 /// since they are not valid CDR.
-fn is_packed(payload: &[u8]) -> bool {
+pub(crate) fn is_packed(payload: &[u8]) -> bool {
     payload.starts_with(&[0x28, 0xb5, 0x2f, 0xfd])
 }
 

@@ -4,6 +4,7 @@
 //! - [`TopicTable`] is one topic as Arrow batches, decoded as they are read.
 //! - [`messages`] iterates over messages as your own structs ([`TypedDecoder`]).
 //! - [`Tables`] decodes a whole source in one pass.
+//! - [`FieldReader`] reads single fields out of a message.
 //! - [`Decoder`] decodes one channel's messages, into Arrow batches or JSON.
 //!
 //! [`Layers`] decide what a channel becomes: its meaning (semantic), its own fields (reflection), or its bytes (raw).
@@ -95,6 +96,7 @@ pub use topic::{TopicBatches, TopicOptions, TopicTable};
 pub use typed::{Messages, StampedMessage, TypedDecoder, TypedError, bytes, messages};
 pub use video::VideoCodec;
 pub use video_shape::VideoShape;
+pub use wire::cdr_fields::{FieldReader, FieldValue, NumberList, StructPlace};
 
 /// The version of Arrow that this crate uses, for readers of its batches.
 pub mod arrow {

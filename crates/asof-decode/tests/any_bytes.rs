@@ -6,6 +6,7 @@ mod common;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use common::fields;
 use common::fuzz::{CHANNELS, decoder_of, run_decoder, run_layers, with_schema};
 use peak_alloc::PeakAlloc;
 
@@ -110,6 +111,9 @@ fn any_payload_is_a_row_or_an_error_and_takes_little_memory() {
             let payloads: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
             let input: usize = payloads.iter().map(|payload| payload.len()).sum();
             let peak = peak_of(|| run_decoder(&mut decoder, &payloads));
+            for payload in &payloads {
+                fields::compare(channel, &mut decoder, payload);
+            }
             assert!(
                 peak <= 64 * input + (256 << 10),
                 "{} {}: {peak} bytes for {input}",

@@ -27,8 +27,8 @@ pub(crate) struct CdrDecoder {
     program: Vec<Op>,
     flavour: Flavour,
     /// Whether the type has parts that only XTypes wraps: optional or mutable members, unions, maps.
-    is_wrapped: bool,
-    has_wide_text: bool,
+    pub(super) is_wrapped: bool,
+    pub(super) has_wide_text: bool,
     pub(super) wide: Wide,
     memo: Memo,
 }
@@ -73,14 +73,7 @@ impl CdrDecoder {
         language: &'static str,
     ) -> Result<Self, SchemaError> {
         let layout = Layout::new(&types, asked, Recursion::Refused(language))?;
-        let mut compiler = Compiler {
-            types: &types,
-            flavour,
-            is_wrapped: false,
-            has_wide_text: false,
-            ops: 0,
-            open: Vec::new(),
-        };
+        let mut compiler = Compiler::new(&types, flavour);
         let mut program = Vec::new();
         compiler.group(types.root, Some(&layout.root), &mut program)?;
         let (is_wrapped, has_wide_text) = (compiler.is_wrapped, compiler.has_wide_text);
@@ -315,7 +308,7 @@ pub(super) enum Version {
 }
 
 impl<'a> Cursor<'a> {
-    fn new(payload: Payload<'a>, flavour: Flavour) -> Result<Self, Fault> {
+    pub fn new(payload: Payload<'a>, flavour: Flavour) -> Result<Self, Fault> {
         let mut cursor = Cursor {
             payload,
             pos: 0,
@@ -357,7 +350,7 @@ impl<'a> Cursor<'a> {
         Ok(cursor)
     }
 
-    fn is_wrapped(&self) -> bool {
+    pub fn is_wrapped(&self) -> bool {
         self.version != Version::Xcdr1
     }
 
@@ -552,8 +545,8 @@ pub(super) fn push_words(
     }
 }
 
-struct Compiler<'a> {
-    types: &'a MessageType,
+pub(super) struct Compiler<'a> {
+    pub types: &'a MessageType,
     flavour: Flavour,
     is_wrapped: bool,
     has_wide_text: bool,
@@ -564,7 +557,18 @@ struct Compiler<'a> {
 /// The most operations of a program.
 const OPS_AT_MOST: usize = 100_000;
 
-impl Compiler<'_> {
+impl<'a> Compiler<'a> {
+    pub fn new(types: &'a MessageType, flavour: Flavour) -> Self {
+        Compiler {
+            types,
+            flavour,
+            is_wrapped: false,
+            has_wide_text: false,
+            ops: 0,
+            open: Vec::new(),
+        }
+    }
+
     fn group(
         &mut self,
         id: usize,
@@ -595,7 +599,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    fn kind(
+    pub fn kind(
         &mut self,
         kind: &Kind,
         node: Option<&Node>,
@@ -696,7 +700,7 @@ fn word(width: usize, column: Option<usize>) -> Op {
 }
 
 /// The least number of bytes that a program can take, without padding.
-fn least(ops: &[Op]) -> usize {
+pub(super) fn least(ops: &[Op]) -> usize {
     ops.iter().fold(0usize, |sum, op| {
         sum.saturating_add(match op {
             Op::W1(_) => 1,

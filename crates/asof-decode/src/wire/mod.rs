@@ -2,6 +2,7 @@
 
 mod cbor;
 pub(crate) mod cdr;
+pub(crate) mod cdr_fields;
 mod cdr_memo;
 mod cdr_wrapped;
 pub(crate) mod flat_table;

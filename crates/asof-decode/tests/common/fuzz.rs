@@ -6,7 +6,7 @@ use asof_core::{Channel, Schema, Stamp};
 use asof_decode::{Decoder, Layers, Payload, Projection, Timed};
 
 use super::flavours::{Flavour, Types};
-use super::{channel, ros2, types};
+use super::{channel, fields, ros2, types};
 
 /// Every kind of channel that there is, with a good payload for each.
 pub static CHANNELS: LazyLock<Vec<(Channel, Vec<u8>)>> = LazyLock::new(channels);
@@ -139,6 +139,7 @@ pub fn any_payload(encoding: &str, bytes: &[u8]) {
     let (channel, good) = fitting[choice as usize % fitting.len()];
     let mut decoder = decoder_of(channel, good);
     run_decoder(&mut decoder, &[good, payload, good, payload]);
+    fields::compare(channel, &mut decoder, payload);
     run_layers(channel, good, payload);
 }
 

@@ -1,6 +1,7 @@
 //! What the tests share.
 #![allow(dead_code)]
 
+pub mod fields;
 pub mod flat;
 pub mod flavours;
 pub mod fuzz;
