@@ -172,8 +172,18 @@ mod tests {
 
     #[test]
     fn a_type_without_a_definition_tells_the_way_on() {
+        // As in ROS 2 bags before Iron.
+        let schema = Schema {
+            name: "robot/msg/Odd".to_owned(),
+            ..Schema::default()
+        };
+        let channel = Channel {
+            message_encoding: "cdr".to_owned(),
+            schema: Some(Arc::new(schema)),
+            ..Channel::default()
+        };
         let message = Message {
-            channel: Arc::new(channel("robot/msg/Odd", "")),
+            channel: Arc::new(channel),
             log_time: asof_core::Stamp::EPOCH,
             publish_time: asof_core::Stamp::EPOCH,
             sequence: 0,
