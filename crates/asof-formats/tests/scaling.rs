@@ -6,8 +6,10 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use asof_core::Source;
-use asof_formats::{McapFile, UlogFile};
+use asof_core::{Query, Source};
+use asof_formats::{BagFile, Db3File, McapFile, UlogFile};
+use common::{Dice, bags, ulogs};
+use rusqlite::Connection;
 
 /// How much longer the largest of three sizes, 1, 4 and 16 times as much, may take than it should: what is quadratic
 /// takes 256 times as long as the smallest instead of 16.
@@ -92,6 +94,125 @@ fn damage_inside_chunks_is_searched_in_one_pass() {
     };
     grows_with_its_bytes("garbage in an MCAP file", make, |bytes| {
         let file = McapFile::from_bytes("cut.mcap", bytes).expect("opens");
-        common::messages(&file, &asof_core::Query::all());
+        common::messages(&file, &Query::all());
     });
+}
+
+/// The same damage for each stretch of so many bytes.
+fn damaged(mut bytes: Vec<u8>, every: usize) -> Vec<u8> {
+    for at in (every..bytes.len()).step_by(every) {
+        bytes[at] ^= 0x5a;
+    }
+    bytes
+}
+
+/// Opens what can be opened, and reads what can be read.
+fn read<S: Source>(file: Result<S, asof_core::SourceError>) {
+    if let Ok(file) = file {
+        let batches = file.read(&Query::all()).into_iter().flatten();
+        batches.for_each(drop);
+        file.summary();
+    }
+}
+
+/// Rare damage, and damage in every record.
+const STRETCHES: [usize; 2] = [20_011, 1_009];
+
+#[test]
+fn a_damaged_mcap_file_costs_its_bytes() {
+    for every in STRETCHES {
+        let make = |scale: usize| {
+            damaged(
+                common::demo_file(0.25 * scale as f64, common::small_chunks()),
+                every,
+            )
+        };
+        grows_with_its_bytes("damaged MCAP", make, |bytes| {
+            read(McapFile::from_bytes("damaged.mcap", bytes));
+        });
+    }
+}
+
+#[test]
+fn a_damaged_bag_costs_its_bytes() {
+    for every in STRETCHES {
+        let make = |scale: usize| {
+            let mut bag = bags::BagMaker::new("none");
+            bag.connect(0, "/chat", "std_msgs/String", "string data", false);
+            for chunk in 0..30 * scale as u32 {
+                let payload = [7; 300];
+                let said: Vec<bags::Said<'_>> =
+                    (0..40).map(|at| (0, (chunk, at), &payload[..])).collect();
+                bag.chunk(&said);
+            }
+            damaged(bag.finish(), every)
+        };
+        grows_with_its_bytes("damaged bag", make, |bytes| {
+            read(BagFile::from_bytes("damaged.bag", bytes));
+        });
+    }
+}
+
+#[test]
+fn a_damaged_log_costs_its_bytes() {
+    for every in STRETCHES {
+        let make = |scale: usize| damaged(ulogs::flight(1_000 * scale as u64).bytes, every);
+        grows_with_its_bytes("damaged log", make, |bytes| {
+            read(UlogFile::from_bytes("damaged.ulg", bytes));
+        });
+    }
+}
+
+/// A database whose payloads are on many pages.
+fn database(messages: usize) -> Vec<u8> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("run.db3");
+    let database = Connection::open(&path).expect("opens");
+    database
+        .execute_batch(
+            "CREATE TABLE topics(id INTEGER PRIMARY KEY, name TEXT, type TEXT, serialization_format TEXT);
+             INSERT INTO topics VALUES (1, '/chat', 'std_msgs/msg/String', 'cdr');
+             CREATE TABLE messages(id INTEGER PRIMARY KEY, topic_id INTEGER, timestamp INTEGER, data BLOB);
+             BEGIN;",
+        )
+        .expect("creates");
+    for time in 0..messages {
+        let data = vec![time as u8; 20_000];
+        let insert = "INSERT INTO messages(topic_id, timestamp, data) VALUES (1, ?, ?)";
+        let row = (time as i64, data);
+        database.execute(insert, row).expect("inserts");
+    }
+    database.execute_batch("COMMIT").expect("committed");
+    drop(database);
+    std::fs::read(&path).expect("read")
+}
+
+#[test]
+fn a_database_whose_pages_lead_anywhere_costs_its_bytes() {
+    const PAGE: usize = 4096;
+    for has_head in [true, false] {
+        let make = |scale: usize| {
+            let mut bytes = database(12 * scale);
+            let mut dice = Dice(7);
+            let pages = bytes.len() / PAGE;
+            for page in 1..pages {
+                let next = &mut bytes[page * PAGE..page * PAGE + 4];
+                // An overflow page begins with the number of the next one.
+                if next[0] == 0 && dice.roll(2) == 0 {
+                    next.copy_from_slice(&(1 + dice.roll(pages) as u32).to_be_bytes());
+                }
+            }
+            if !has_head {
+                bytes[..100].fill(0x11);
+                bytes[..16].copy_from_slice(b"SQLite format 3\0");
+            }
+            bytes
+        };
+        grows_with_its_bytes("a database with loops", make, |bytes| {
+            let folder = tempfile::tempdir().expect("a folder");
+            let path = folder.path().join("damaged.db3");
+            std::fs::write(&path, bytes).expect("written");
+            read(Db3File::open(&path));
+        });
+    }
 }
