@@ -283,6 +283,12 @@ void like_tf2() {
   } catch (const asof::tf2::TransformException &error) {
     EXPECT(std::string(error.what()).find("after its newest sample") != std::string::npos);
   }
+#ifdef ASOF_TF2_INTERFACE
+  // As ROS 2 knows it: by the interface.
+  const ::tf2::BufferCoreInterface &any = core;
+  EXPECT(any.lookupTransform("odom", "base_link", asof::tf2::Time()).header.stamp.sec == 3);
+  EXPECT(any.getAllFrameNames().size() == 2 && !any.canTransform("odom", "map", asof::tf2::Time(), nullptr));
+#endif
   // A request that is told from within setTransform, and one that is cancelled.
   int told = 0;
   auto tell = [&](auto, const std::string &, const std::string &, auto, asof::tf2::TransformableResult result) {
