@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use asof_core::{
-    Batch, Batches, Follow, FollowFinished, Growth, Portion, Query, Source, SourceError, Stamp,
-    Summary, TimeRange, Topics,
+    Batch, Batches, Follow, FollowFinished, Query, Source, SourceError, Stamp, Summary, TimeRange,
+    Topics,
 };
 
 use crate::disk::DiskTier;
@@ -203,10 +203,16 @@ impl BlockCache {
     }
 }
 
-impl Source for BlockCache {
+impl asof_core::SourceLayer for BlockCache {
+    type Inner = dyn Source;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.shared.source
+    }
+
     /// That of the source; problems that were found when the blocks of the disk tier were read are in it.
     fn summary(&self) -> Arc<Summary> {
-        let summary = self.shared.source.summary();
+        let summary = self.inner().summary();
         match &self.shared.disk {
             Some(disk) => disk.with_problems(summary),
             None => summary,
@@ -222,19 +228,13 @@ impl Source for BlockCache {
         crate::latest_at::latest_at(&self.shared, topics, at)
     }
 
-    fn growth(&self) -> Growth {
-        self.shared.source.growth()
-    }
-
-    fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
-        self.shared.source.outline(grain)
-    }
-
     /// Follows a growing source directly; reads any other through the cache.
     fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
         if self.shared.is_growing() {
-            return self.shared.source.follow(query);
+            return self.inner().follow(query);
         }
-        Ok(Box::new(FollowFinished::new(self.read(query)?)))
+        Ok(Box::new(FollowFinished::new(asof_core::SourceLayer::read(
+            self, query,
+        )?)))
     }
 }

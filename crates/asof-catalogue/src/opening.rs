@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
 use asof_core::{
-    AttachmentEntry, Batch, Batches, Channel, ChannelSummary, MetadataEntry, Portion, Problem,
-    ProblemKind, Query, Schema, Source, SourceError, Stamp, Summary, TimeRange, Topics,
+    AttachmentEntry, Batch, Batches, Channel, ChannelSummary, FileOrder, FileParts, Follow,
+    FollowFinished, Growth, HiddenRecords, Index, MetadataEntry, Portion, Problem, ProblemKind,
+    Progress, Query, ReadStats, Schema, SectionEntry, Source, SourceError, Stamp, Summary,
+    TimeRange, Topics,
 };
-use asof_formats::{
-    HiddenRecords, OpenOptions, Progress, ReadStats, Recording, SectionEntry, Store, StoredFile,
-};
+use asof_formats::{OpenOptions, Store, StoredFile};
 use bytes::Bytes;
 
 use crate::catalogue::Catalogue;
@@ -30,14 +30,14 @@ pub struct CataloguedRecording {
     place: String,
     summary: Arc<Summary>,
     shared: Arc<Opened>,
-    opened: Mutex<Weak<dyn Recording>>,
+    opened: Mutex<Weak<dyn Source>>,
 }
 
 /// The state that the recordings of one catalogue share: those that were opened last.
 struct Opened {
     root: Arc<Store>,
     options: OpenOptions,
-    newest: Mutex<VecDeque<Arc<dyn Recording>>>,
+    newest: Mutex<VecDeque<Arc<dyn Source>>>,
     catalogue: Arc<Store>,
     summaries: Summaries,
 }
@@ -174,7 +174,7 @@ impl CataloguedRecording {
         opened.strong_count() > 0
     }
 
-    fn open(&self) -> Result<Arc<dyn Recording>, SourceError> {
+    fn open(&self) -> Result<Arc<dyn Source>, SourceError> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = opened.upgrade() {
             return Ok(known);
@@ -183,7 +183,7 @@ impl CataloguedRecording {
         let told = |error: SourceError| outdated(&self.place, &error.to_string());
         let newest = &self.shared.newest;
         let recording = self.shared.open(&self.file).map_err(told)?;
-        let recording: Arc<dyn Recording> = Arc::from(recording);
+        let recording: Arc<dyn Source> = Arc::from(recording);
         *opened = Arc::downgrade(&recording);
         let mut newest = newest.lock().unwrap_or_else(PoisonError::into_inner);
         newest.push_back(Arc::clone(&recording));
@@ -196,7 +196,7 @@ impl CataloguedRecording {
     /// Runs a request on the opened recording. An error caused by an outdated catalogue is explained.
     fn ask<T>(
         &self,
-        ask: impl FnOnce(&dyn Recording) -> Result<T, SourceError>,
+        ask: impl FnOnce(&dyn Source) -> Result<T, SourceError>,
     ) -> Result<T, SourceError> {
         ask(&*self.open()?).map_err(|error| explained(&self.place, error))
     }
@@ -209,7 +209,7 @@ impl CataloguedRecording {
 
 impl Opened {
     /// Opens a recording; over a network, from the bytes that the catalogue has of it.
-    fn open(&self, file: &StoredFile) -> Result<Box<dyn Recording>, SourceError> {
+    fn open(&self, file: &StoredFile) -> Result<Box<dyn Source>, SourceError> {
         if !self.root.is_remote() {
             return self.root.open(file, &self.options);
         }
@@ -248,6 +248,8 @@ impl std::fmt::Debug for CataloguedRecording {
     }
 }
 
+// Not a layer: what is within is opened on demand, which can fail, and closed again.
+#[deny(clippy::missing_trait_methods)]
 impl Source for CataloguedRecording {
     fn summary(&self) -> Arc<Summary> {
         Arc::clone(&self.summary)
@@ -261,12 +263,31 @@ impl Source for CataloguedRecording {
         self.ask(|opened| opened.latest_at(topics, at))
     }
 
-    fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
-        self.ask(|opened| opened.outline(grain))
+    /// Only finished recordings are in a catalogue.
+    fn growth(&self) -> Growth {
+        Growth::Finished
     }
-}
 
-impl Recording for CataloguedRecording {
+    fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
+        Ok(Box::new(FollowFinished::new(self.read(query)?)))
+    }
+
+    fn index(&self) -> Option<&dyn Index> {
+        Some(self)
+    }
+
+    fn parts(&self) -> Option<&dyn FileParts> {
+        Some(self)
+    }
+
+    fn file_order(&self) -> Option<&dyn FileOrder> {
+        Some(self)
+    }
+
+    fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
+        self.ask(|opened| opened.check(progress))
+    }
+
     fn verify(&self) -> Result<(), SourceError> {
         match self.shared.root.is_version(&self.file) {
             Ok(true) => Ok(()),
@@ -275,6 +296,29 @@ impl Recording for CataloguedRecording {
         }
     }
 
+    fn read_stats(&self) -> Option<ReadStats> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.upgrade()?.read_stats()
+    }
+}
+
+impl Index for CataloguedRecording {
+    fn outline(&self, range: TimeRange, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
+        self.ask(|opened| opened.outline(range, grain))
+    }
+
+    fn log_times(&self, topic: &str, range: TimeRange) -> Result<Option<Vec<Stamp>>, SourceError> {
+        self.ask(|opened| opened.log_times(topic, range))
+    }
+
+    fn sections(&self) -> Vec<SectionEntry> {
+        self.open()
+            .map(|opened| opened.sections())
+            .unwrap_or_default()
+    }
+}
+
+impl FileParts for CataloguedRecording {
     fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
         self.ask(|opened| opened.attachment(entry))
     }
@@ -283,30 +327,18 @@ impl Recording for CataloguedRecording {
         self.ask(|opened| opened.metadata(entry))
     }
 
-    fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
-        self.open()?.check(progress)
+    fn hidden(&self, topics: &Topics) -> Result<HiddenRecords, SourceError> {
+        self.ask(|opened| opened.hidden(topics))
     }
+}
 
+impl FileOrder for CataloguedRecording {
     fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
         Ok(self.explaining(self.open()?.read_in_file_order(query)?))
     }
 
-    fn hidden(&self, topics: &Topics) -> Result<HiddenRecords, SourceError> {
-        self.open()?.hidden(topics)
-    }
-
-    fn log_times(&self, topic: &str, range: TimeRange) -> Result<Option<Vec<Stamp>>, SourceError> {
-        self.ask(|opened| opened.log_times(topic, range))
-    }
-
-    fn read_stats(&self) -> Option<ReadStats> {
-        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        opened.upgrade()?.read_stats()
-    }
-
-    fn sections(&self) -> Vec<SectionEntry> {
+    fn bytes_held_by_order(&self, query: &Query) -> u64 {
         self.open()
-            .map(|opened| opened.sections())
-            .unwrap_or_default()
+            .map_or(0, |opened| opened.bytes_held_by_order(query))
     }
 }

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use asof_catalogue::{
     Catalogue, CataloguedRecording, Changes, IndexedRecording, Search, SummaryRow,
 };
-use asof_core::{Query, Source as _};
-use asof_formats::{MappedFile, OpenOptions, Recording as _, Store, StoredFile};
+use asof_core::{Index, Query, Source as _};
+use asof_formats::{MappedFile, OpenOptions, Store, StoredFile};
 use fleet::{Fleet, now, write};
 use server::Server;
 

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use asof::formats::{HiddenRecords, Progress, ReadStats, Recording};
 use asof::{
-    AttachmentEntry, Batch, Batches, Follow, Growth, MetadataEntry, Portion, Problem, Query,
-    Source, SourceError, Stamp, Summary, Topics,
+    AttachmentEntry, DerivedSummary, FileParts, HiddenRecords, MetadataEntry, Source, SourceError,
+    Summary, Topics,
 };
 use asof_serve::Annotations;
 use bytes::Bytes;
@@ -16,8 +15,9 @@ use super::screen::Screen;
 
 /// A recording whose annotations are one of its metadata records.
 pub struct Annotated {
-    recording: Box<dyn Recording>,
+    recording: Box<dyn Source>,
     notes: BTreeMap<String, String>,
+    summary: DerivedSummary,
 }
 
 /// An offset at which no metadata record of a recording can be.
@@ -26,10 +26,10 @@ const NO_OFFSET: u64 = u64::MAX;
 impl Annotated {
     /// The recording of these places, with the annotations beside them.
     pub fn over(
-        recording: Box<dyn Recording>,
+        recording: Box<dyn Source>,
         places: &[PathBuf],
         screen: &Screen,
-    ) -> Box<dyn Recording> {
+    ) -> Box<dyn Source> {
         let mut notes = BTreeMap::new();
         for (index, place) in places
             .iter()
@@ -52,42 +52,37 @@ impl Annotated {
         if notes.is_empty() {
             return recording;
         }
-        Box::new(Annotated { recording, notes })
+        let summary = DerivedSummary::default();
+        Box::new(Annotated {
+            recording,
+            notes,
+            summary,
+        })
     }
 }
 
-impl Source for Annotated {
+impl asof::SourceLayer for Annotated {
+    type Inner = dyn Source;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.recording
+    }
+
     fn summary(&self) -> Arc<Summary> {
-        let mut summary = Summary::clone(&self.recording.summary());
-        summary.metadata.push(MetadataEntry {
-            name: Annotations::METADATA.to_owned(),
-            offset: NO_OFFSET,
-        });
-        Arc::new(summary)
+        self.summary.changed(self.inner().summary(), |summary| {
+            summary.metadata.push(MetadataEntry {
+                name: Annotations::METADATA.to_owned(),
+                offset: NO_OFFSET,
+            });
+        })
     }
 
-    fn read(&self, query: &Query) -> Result<Batches, SourceError> {
-        self.recording.read(query)
-    }
-
-    fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-        self.recording.latest_at(topics, at)
-    }
-
-    fn growth(&self) -> Growth {
-        self.recording.growth()
-    }
-
-    fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
-        self.recording.outline(grain)
-    }
-
-    fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
-        self.recording.follow(query)
+    fn parts(&self) -> Option<&dyn FileParts> {
+        Some(self)
     }
 }
 
-impl Recording for Annotated {
+impl FileParts for Annotated {
     fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
         self.recording.attachment(entry)
     }
@@ -99,23 +94,7 @@ impl Recording for Annotated {
         self.recording.metadata(entry)
     }
 
-    fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
-        self.recording.check(progress)
-    }
-
-    fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
-        self.recording.read_in_file_order(query)
-    }
-
-    fn bytes_held_by_order(&self, query: &Query) -> u64 {
-        self.recording.bytes_held_by_order(query)
-    }
-
     fn hidden(&self, topics: &Topics) -> Result<HiddenRecords, SourceError> {
         self.recording.hidden(topics)
-    }
-
-    fn read_stats(&self) -> Option<ReadStats> {
-        self.recording.read_stats()
     }
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use asof::formats::{HiddenRecords, Progress, ReadStats, Recording};
 use asof::{
-    AttachmentEntry, Batch, Batches, Follow, Followed, Growth, MetadataEntry, Problem, Query,
-    Source, SourceError, Stamp, Summary, Topics,
+    AttachmentEntry, Batch, Batches, DerivedSummary, FileOrder, FileParts, Follow, Followed,
+    HiddenRecords, Index, MetadataEntry, Portion, Query, SectionEntry, Source, SourceError, Stamp,
+    Summary, TimeRange, Topics,
 };
 use bytes::Bytes;
 
@@ -15,15 +15,17 @@ use super::place::Wanted;
 
 /// A recording without the unwanted topics, such as a running robot.
 pub struct Chosen {
-    recording: Box<dyn Recording>,
+    recording: Box<dyn Source>,
     wanted: Wanted,
+    summary: DerivedSummary,
 }
 
 impl Chosen {
-    pub fn new(recording: Box<dyn Recording>, wanted: &Wanted) -> Self {
+    pub fn new(recording: Box<dyn Source>, wanted: &Wanted) -> Self {
         Chosen {
             recording,
             wanted: wanted.clone(),
+            summary: DerivedSummary::default(),
         }
     }
 
@@ -44,42 +46,83 @@ impl Chosen {
     }
 }
 
-impl Source for Chosen {
+impl asof::SourceLayer for Chosen {
+    type Inner = dyn Source;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.recording
+    }
+
     fn summary(&self) -> Arc<Summary> {
-        let mut summary = Summary::clone(&self.recording.summary());
-        summary
-            .channels
-            .retain(|entry| self.wanted.is_match(&entry.channel));
-        let counts = summary.channels.iter().map(|entry| entry.messages);
-        summary.messages = counts.sum();
-        Arc::new(summary)
+        self.summary.changed(self.inner().summary(), |summary| {
+            summary
+                .channels
+                .retain(|entry| self.wanted.is_match(&entry.channel));
+            let counts = summary.channels.iter().map(|entry| entry.messages);
+            summary.messages = counts.sum();
+        })
     }
 
     fn read(&self, query: &Query) -> Result<Batches, SourceError> {
-        self.recording.read(&self.asked(query))
+        self.inner().read(&self.asked(query))
     }
 
     fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-        self.recording.latest_at(&self.wanted(topics), at)
-    }
-
-    fn growth(&self) -> Growth {
-        self.recording.growth()
+        self.inner().latest_at(&self.wanted(topics), at)
     }
 
     /// Includes topics that appear later.
     fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
-        if !self.growth().is_growing() {
-            return self.recording.follow(&self.asked(query));
+        if !self.inner().growth().is_growing() {
+            return self.inner().follow(&self.asked(query));
         }
         Ok(Box::new(FollowChosen {
-            follow: self.recording.follow(query)?,
+            follow: self.inner().follow(query)?,
             wanted: self.wanted.clone(),
         }))
     }
+
+    fn index(&self) -> Option<&dyn Index> {
+        self.inner().index().map(|_| self as _)
+    }
+
+    fn parts(&self) -> Option<&dyn FileParts> {
+        self.inner().parts().map(|_| self as _)
+    }
+
+    fn file_order(&self) -> Option<&dyn FileOrder> {
+        self.inner().file_order().map(|_| self as _)
+    }
 }
 
-impl Recording for Chosen {
+impl Index for Chosen {
+    fn outline(&self, range: TimeRange, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
+        let mut portions = self.recording.outline(range, grain)?;
+        let wanted = self.wanted(&Topics::All);
+        if let Some(portions) = &mut portions {
+            portions.retain(|portion| wanted.contains(&portion.channel.topic));
+        }
+        Ok(portions)
+    }
+
+    fn log_times(&self, topic: &str, range: TimeRange) -> Result<Option<Vec<Stamp>>, SourceError> {
+        if self.wanted(&Topics::named([topic])).contains(topic) {
+            return self.recording.log_times(topic, range);
+        }
+        Ok(Some(Vec::new()))
+    }
+
+    fn sections(&self) -> Vec<SectionEntry> {
+        let wanted = self.wanted(&Topics::All);
+        let mut sections = self.recording.sections();
+        for channels in sections.iter_mut().filter_map(|one| one.channels.as_mut()) {
+            channels.retain(|channel| wanted.contains(&channel.topic));
+        }
+        sections
+    }
+}
+
+impl FileParts for Chosen {
     fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
         self.recording.attachment(entry)
     }
@@ -88,24 +131,18 @@ impl Recording for Chosen {
         self.recording.metadata(entry)
     }
 
-    fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
-        self.recording.check(progress)
+    fn hidden(&self, topics: &Topics) -> Result<HiddenRecords, SourceError> {
+        self.recording.hidden(&self.wanted(topics))
     }
+}
 
+impl FileOrder for Chosen {
     fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
         self.recording.read_in_file_order(&self.asked(query))
     }
 
     fn bytes_held_by_order(&self, query: &Query) -> u64 {
         self.recording.bytes_held_by_order(&self.asked(query))
-    }
-
-    fn hidden(&self, topics: &Topics) -> Result<HiddenRecords, SourceError> {
-        self.recording.hidden(&self.wanted(topics))
-    }
-
-    fn read_stats(&self) -> Option<ReadStats> {
-        self.recording.read_stats()
     }
 }
 

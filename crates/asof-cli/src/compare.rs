@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use asof::Source as _;
 use asof::formats::{Merged, Recording};
 use asof_serve::RobotDescription;
 use clap::{Args, ValueEnum};

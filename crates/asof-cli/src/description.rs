@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use asof::formats::{McapFile, McapWriter, McapWriterOptions, Merged, Recording};
 use asof::ros::CdrWriter;
-use asof::{Channel, Message, Schema, Source as _, Stamp};
+use asof::{Channel, Message, Schema, Stamp};
 
 use super::failure::Usage;
 

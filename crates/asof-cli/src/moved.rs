@@ -2,20 +2,22 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
-use asof::formats::{Progress, Recording};
 use asof::{
-    AttachmentEntry, Batch, Batches, Channel, MetadataEntry, Portion, Problem, Query, Source,
-    SourceError, Stamp, Summary, TimeRange, Topics,
+    AttachmentEntry, Batch, Batches, Channel, DerivedSummary, FileOrder, FileParts, Follow,
+    Followed, HiddenRecord, HiddenRecords, Index, MetadataEntry, Portion, Query, SectionEntry,
+    Source, SourceError, Stamp, Summary, TimeRange, Topics,
 };
 use bytes::Bytes;
 
-/// A finished recording whose topics have a prefix and whose log times are shifted by a number of nanoseconds.
+/// A recording whose topics have a prefix and whose log times are shifted by a number of nanoseconds.
 ///
 /// Times inside of messages, such as their stamps, stay as recorded.
 pub struct Moved {
-    recording: Box<dyn Recording>,
+    recording: Box<dyn Source>,
     mover: Arc<Mover>,
+    summary: DerivedSummary,
 }
 
 struct Mover {
@@ -32,7 +34,7 @@ type Renamed = (Arc<Channel>, Arc<Channel>);
 
 impl Moved {
     /// The recording with `prefix` before each of its topics, `by` nanoseconds later.
-    pub fn new(recording: Box<dyn Recording>, prefix: String, by: i64) -> Self {
+    pub fn new(recording: Box<dyn Source>, prefix: String, by: i64) -> Self {
         let mover = Mover {
             prefix,
             by,
@@ -41,6 +43,7 @@ impl Moved {
         Moved {
             recording,
             mover: Arc::new(mover),
+            summary: DerivedSummary::default(),
         }
     }
 }
@@ -82,14 +85,21 @@ impl Mover {
 
     /// Translates a query on the moved recording into one on the original.
     fn asked(&self, query: &Query, source: &dyn Source) -> Query {
-        let back = |at: Stamp| match at {
+        Query {
+            topics: self.topics(&query.topics, source),
+            range: self.range_back(query.range),
+        }
+    }
+
+    fn range_back(&self, range: TimeRange) -> TimeRange {
+        TimeRange::new(self.back(range.start), self.back(range.end))
+    }
+
+    fn back(&self, at: Stamp) -> Stamp {
+        match at {
             // The ends of time are not shifted.
             Stamp::MIN | Stamp::MAX => at,
             at => at.plus_nanos(self.by.saturating_neg()),
-        };
-        Query {
-            topics: self.topics(&query.topics, source),
-            range: TimeRange::new(back(query.range.start), back(query.range.end)),
         }
     }
 
@@ -121,38 +131,64 @@ impl Mover {
     }
 }
 
-impl Source for Moved {
+impl asof::SourceLayer for Moved {
+    type Inner = dyn Source;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.recording
+    }
+
     fn summary(&self) -> Arc<Summary> {
-        let mut summary = Summary::clone(&self.recording.summary());
-        summary.range = self.mover.range(summary.range);
-        for entry in &mut summary.channels {
-            entry.channel = self.mover.channel(&entry.channel);
-        }
-        for problem in &mut summary.problems {
-            if let Some(topic) = &mut problem.topic {
-                *topic = self.mover.topic(topic);
+        self.summary.changed(self.inner().summary(), |summary| {
+            summary.range = self.mover.range(summary.range);
+            for entry in &mut summary.channels {
+                entry.channel = self.mover.channel(&entry.channel);
             }
-        }
-        Arc::new(summary)
+            for problem in &mut summary.problems {
+                if let Some(topic) = &mut problem.topic {
+                    *topic = self.mover.topic(topic);
+                }
+            }
+        })
     }
 
     fn read(&self, query: &Query) -> Result<Batches, SourceError> {
         let query = self.mover.asked(query, &*self.recording);
-        Ok(self.mover.batches(self.recording.read(&query)?))
+        Ok(self.mover.batches(self.inner().read(&query)?))
     }
 
     fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-        let query = Query {
-            topics: topics.clone(),
-            range: TimeRange::new(at, at),
-        };
-        let query = self.mover.asked(&query, &*self.recording);
-        let batch = self.recording.latest_at(&query.topics, query.range.end)?;
+        let topics = self.mover.topics(topics, &*self.recording);
+        let batch = self.inner().latest_at(&topics, self.mover.back(at))?;
         Ok(self.mover.batch(&batch))
     }
 
-    fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
-        let portions = self.recording.outline(grain)?;
+    fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
+        let query = self.mover.asked(query, &*self.recording);
+        Ok(Box::new(FollowMoved {
+            follow: self.inner().follow(&query)?,
+            mover: Arc::clone(&self.mover),
+        }))
+    }
+
+    fn index(&self) -> Option<&dyn Index> {
+        self.inner().index().map(|_| self as _)
+    }
+
+    fn parts(&self) -> Option<&dyn FileParts> {
+        self.inner().parts().map(|_| self as _)
+    }
+
+    fn file_order(&self) -> Option<&dyn FileOrder> {
+        self.inner().file_order().map(|_| self as _)
+    }
+}
+
+impl Index for Moved {
+    fn outline(&self, range: TimeRange, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
+        let portions = self
+            .recording
+            .outline(self.mover.range_back(range), grain)?;
         let moved = |portion: Portion| Portion {
             channel: self.mover.channel(&portion.channel),
             range: self.mover.range(portion.range),
@@ -160,9 +196,40 @@ impl Source for Moved {
         };
         Ok(portions.map(|portions| portions.into_iter().map(moved).collect()))
     }
+
+    fn log_times(&self, topic: &str, range: TimeRange) -> Result<Option<Vec<Stamp>>, SourceError> {
+        let topics = self.mover.topics(&Topics::named([topic]), &*self.recording);
+        let Topics::Named(names) = topics else {
+            return Ok(None);
+        };
+        let mut all = Vec::new();
+        for name in names {
+            let range = self.mover.range_back(range);
+            let Some(times) = self.recording.log_times(&name, range)? else {
+                return Ok(None);
+            };
+            all.extend(times.into_iter().map(|at| self.mover.later(at)));
+        }
+        // Topics with and without a slash may become one.
+        all.sort();
+        Ok(Some(all))
+    }
+
+    fn sections(&self) -> Vec<SectionEntry> {
+        let sections = self.recording.sections().into_iter();
+        let moved = sections.map(|section| SectionEntry {
+            range: self.mover.range(section.range),
+            channels: section
+                .channels
+                .map(|all| all.iter().map(|one| self.mover.channel(one)).collect()),
+            ..section
+        });
+        moved.collect()
+    }
 }
 
-impl Recording for Moved {
+/// A message that readers do not see has no time that could be moved.
+impl FileParts for Moved {
     fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
         self.recording.attachment(entry)
     }
@@ -171,20 +238,53 @@ impl Recording for Moved {
         self.recording.metadata(entry)
     }
 
-    fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
-        self.recording.check(progress)
+    fn hidden(&self, topics: &Topics) -> Result<HiddenRecords, SourceError> {
+        let topics = self.mover.topics(topics, &*self.recording);
+        let mover = Arc::clone(&self.mover);
+        let hidden = self.recording.hidden(&topics)?;
+        Ok(Box::new(hidden.map(move |record| {
+            record.map(|mut record| {
+                if let HiddenRecord::Message { channel, .. } = &mut record {
+                    *channel = mover.channel(channel);
+                }
+                record
+            })
+        })))
     }
+}
 
+impl FileOrder for Moved {
     fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
         let query = self.mover.asked(query, &*self.recording);
-        Ok(self
-            .mover
-            .batches(self.recording.read_in_file_order(&query)?))
+        let batches = self.recording.read_in_file_order(&query)?;
+        Ok(self.mover.batches(batches))
     }
 
     fn bytes_held_by_order(&self, query: &Query) -> u64 {
         let query = self.mover.asked(query, &*self.recording);
         self.recording.bytes_held_by_order(&query)
+    }
+}
+
+/// Follows what is moved, and moves what arrives.
+struct FollowMoved {
+    follow: Box<dyn Follow>,
+    mover: Arc<Mover>,
+}
+
+impl Follow for FollowMoved {
+    fn next(&mut self, deadline: Instant) -> Result<Followed, SourceError> {
+        Ok(match self.follow.next(deadline)? {
+            Followed::Batch(batch) => Followed::Batch(self.mover.batch(&batch)),
+            other => other,
+        })
+    }
+
+    fn missed(&mut self) -> BTreeMap<String, u64> {
+        let missed = self.follow.missed().into_iter();
+        missed
+            .map(|(topic, count)| (self.mover.topic(&topic), count))
+            .collect()
     }
 }
 
@@ -194,7 +294,7 @@ mod tests {
     use asof::Message;
     use asof::formats::{McapFile, McapWriter, McapWriterOptions};
 
-    fn recording(topics: &[&str], start: i64) -> Box<dyn Recording> {
+    fn recording(topics: &[&str], start: i64) -> Box<dyn Source> {
         let options = McapWriterOptions::default();
         let out = std::io::Cursor::new(Vec::new());
         let mut writer = McapWriter::new(out, options).expect("a writer");

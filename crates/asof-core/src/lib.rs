@@ -18,9 +18,13 @@
 
 mod batch;
 mod channel;
+mod check;
 mod comparison;
 mod follow;
+mod index;
+mod layer;
 mod message;
+mod parts;
 mod problem;
 mod query;
 mod range;
@@ -35,13 +39,17 @@ mod when;
 
 pub use batch::{Batch, Row};
 pub use channel::{Channel, Schema};
+pub use check::check_by_reading;
 pub use comparison::Comparison;
 pub use follow::{Follow, FollowEnd, FollowFinished, FollowFused, Followed, Growth};
+pub use index::{Index, Portion, SectionEntry};
+pub use layer::{DerivedSummary, SourceLayer};
 pub use message::{Message, MessageRef};
+pub use parts::{FileOrder, FileParts, HiddenRecord, HiddenRecords};
 pub use problem::{Problem, ProblemKind};
 pub use query::{Query, Topics};
 pub use range::TimeRange;
-pub use source::{Batches, Portion, Source, SourceError};
+pub use source::{Batches, Progress, ReadStats, Source, SourceError};
 pub use stamp::{Stamp, StampError};
 pub use stamp_health::StampHealth;
 pub use summary::{AttachmentEntry, ChannelSummary, MetadataEntry, RecentSummary, Summary};

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::check::check_by_reading;
 use crate::follow::FollowFinished;
-use crate::{Batch, Channel, Follow, Growth, Query, Stamp, Summary, TimeRange, Topics};
+use crate::{
+    Batch, FileOrder, FileParts, Follow, Growth, Index, Problem, Query, Stamp, Summary, Topics,
+};
 
 /// Anything that holds messages by time: a file, several files, a running robot, a cache over any of them.
 ///
@@ -39,10 +42,19 @@ use crate::{Batch, Channel, Follow, Growth, Query, Stamp, Summary, TimeRange, To
 /// [`Growth::Growing`]. `read` and `latest_at` answer from what it holds when they are called; a `read` in progress
 /// may include what arrives meanwhile. [`follow`](Source::follow) waits for new messages.
 ///
+/// # What only some have
+///
+/// An [`index`](Source::index), the [`parts`](Source::parts) of a file and its [order](Source::file_order) are asked
+/// for: a source without them returns `None`. `dyn Source` has their methods too, with the answers of such a source.
+///
+/// # Sources around sources
+///
+/// A source around another one is a [`SourceLayer`](crate::SourceLayer), which forwards what it does not change.
+///
 /// Any implementation can be checked against this contract: `asof_core::testing` (feature `testing`) is a test
 /// suite of these promises.
 pub trait Source: Send + Sync {
-    /// What it holds, and the problems found so far. Cheap: a shared snapshot.
+    /// What it holds, and the problems found so far. Cheap: a shared snapshot, the same one until something changes.
     fn summary(&self) -> Arc<Summary>;
 
     /// The matching messages, in order, in batches.
@@ -65,18 +77,6 @@ pub trait Source: Send + Sync {
         Growth::Finished
     }
 
-    /// Message counts per channel and time span, from indexes alone, without reading any message.
-    ///
-    /// A portion is no longer than one part of the source, or shorter than `grain` nanoseconds. `None`, the default,
-    /// for a source without such an index: its messages must be read to count them.
-    ///
-    /// # Errors
-    /// When the source cannot be read at all.
-    fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
-        let _ = grain;
-        Ok(None)
-    }
-
     /// The messages that it holds in the range of the query, then new ones as they arrive, until the end of the range
     /// has passed.
     ///
@@ -88,17 +88,65 @@ pub trait Source: Send + Sync {
     fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
         Ok(Box::new(FollowFinished::new(self.read(query)?)))
     }
+
+    /// Its index, if it has one: counts and times of messages that are known without reading any.
+    fn index(&self) -> Option<&dyn Index> {
+        None
+    }
+
+    /// What it holds beside messages, if anything: attachments, metadata, records that readers do not see.
+    fn parts(&self) -> Option<&dyn FileParts> {
+        None
+    }
+
+    /// Its messages in the order of its file, if that may be another than the order of time.
+    fn file_order(&self) -> Option<&dyn FileOrder> {
+        None
+    }
+
+    /// Reads everything, and checks all parts against each other as far as the format allows. Returns all problems,
+    /// including those found when it was opened.
+    ///
+    /// # Errors
+    /// When the source cannot be read at all.
+    fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
+        check_by_reading(self, progress)
+    }
+
+    /// Whether it still is what its summary describes, where that is known from elsewhere.
+    ///
+    /// # Errors
+    /// When it has changed, or is gone.
+    fn verify(&self) -> Result<(), SourceError> {
+        Ok(())
+    }
+
+    /// The cost of reading so far, for formats that count it.
+    fn read_stats(&self) -> Option<ReadStats> {
+        None
+    }
 }
 
-/// A count of messages of one channel in a time span: see [`Source::outline`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Portion {
-    /// The channel of the messages.
-    pub channel: Arc<Channel>,
-    /// All of the messages are within this range.
-    pub range: TimeRange,
-    /// The number of messages.
-    pub messages: u64,
+/// A progress callback: bytes done, bytes in total.
+pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
+
+/// The cost of reading so far, for all readers together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReadStats {
+    /// Chunks that were read.
+    pub chunks: u64,
+    /// Of these, chunks that were decompressed.
+    pub decompressed_chunks: u64,
+    /// Bytes after decompression.
+    pub decompressed_bytes: u64,
+}
+
+impl std::ops::AddAssign for ReadStats {
+    fn add_assign(&mut self, other: Self) {
+        self.chunks += other.chunks;
+        self.decompressed_chunks += other.decompressed_chunks;
+        self.decompressed_bytes += other.decompressed_bytes;
+    }
 }
 
 /// The answer to a [`Query`]: batches in order.
@@ -132,36 +180,12 @@ pub enum SourceError {
     Cancelled,
 }
 
-/// A pointer to a source is a source.
-macro_rules! forward {
-    ($pointer:ident) => {
-        impl<S: Source + ?Sized> Source for $pointer<S> {
-            fn summary(&self) -> Arc<Summary> {
-                (**self).summary()
-            }
-
-            fn read(&self, query: &Query) -> Result<Batches, SourceError> {
-                (**self).read(query)
-            }
-
-            fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-                (**self).latest_at(topics, at)
-            }
-
-            fn growth(&self) -> Growth {
-                (**self).growth()
-            }
-
-            fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
-                (**self).outline(grain)
-            }
-
-            fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
-                (**self).follow(query)
-            }
+impl SourceError {
+    /// The error of a source that has no attachment, or no metadata, of this name.
+    pub fn without(place: &str, what: &'static str, name: &str) -> Self {
+        SourceError::Unreadable {
+            place: place.to_owned(),
+            reason: format!("it has no {what} '{name}'"),
         }
-    };
+    }
 }
-
-forward!(Arc);
-forward!(Box);

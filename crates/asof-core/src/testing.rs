@@ -7,11 +7,11 @@
 //! ```
 //! # use std::sync::Arc;
 //! # use asof_core::{Batch, Batches, Query, Source, SourceError, Stamp, Summary, Topics};
-//! struct Empty;
+//! struct Empty(Arc<Summary>);
 //!
 //! impl Source for Empty {
 //!     fn summary(&self) -> Arc<Summary> {
-//!         Arc::new(Summary::empty("none"))
+//!         Arc::clone(&self.0)
 //!     }
 //!
 //!     fn read(&self, _: &Query) -> Result<Batches, SourceError> {
@@ -23,13 +23,18 @@
 //!     }
 //! }
 //!
-//! asof_core::testing::assert_source(&Empty, "nothing at all");
+//! let empty = Empty(Arc::new(Summary::empty("none")));
+//! asof_core::testing::assert_source(&empty, "nothing at all");
 //! ```
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::{Batch, Follow, FollowEnd, Followed, Message, Query, Source, Stamp, TimeRange, Topics};
+use crate::{
+    Batch, Follow, FollowEnd, Followed, Message, Query, SectionEntry, Source, Stamp, TimeRange,
+    Topics,
+};
 
 /// How long a test waits for what has to happen, on however busy a machine.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -124,6 +129,8 @@ pub fn violations(source: &dyn Source) -> Vec<String> {
     };
     suite.order(&all);
     suite.summary(&all);
+    suite.index(&all);
+    suite.file_order(&all);
     suite.topics(&all);
     suite.times(&all);
     suite.backfills(&all);
@@ -311,6 +318,108 @@ impl Suite<'_> {
         {
             let topic = &one.message.channel.topic;
             self.say(format!("its summary does not list {topic}"));
+        }
+    }
+
+    /// What the index says without reading is what reading finds.
+    fn index(&mut self, all: &[Placed]) {
+        let (source, summary) = (self.source, self.source.summary());
+        if !Arc::ptr_eq(&summary, &source.summary()) {
+            self.say("its summary is made again although nothing changed");
+        }
+        // The index of a damaged file may claim more than can be read.
+        let is_whole = summary.problems.is_empty() && !source.growth().is_growing();
+        let Some(index) = source.index().filter(|_| is_whole) else {
+            return;
+        };
+        let mut times: BTreeMap<&str, Vec<Stamp>> = BTreeMap::from([(UNKNOWN, Vec::new())]);
+        for one in all {
+            let topic = times.entry(&one.message.channel.topic).or_default();
+            topic.push(one.message.log_time);
+        }
+        let sections = index.sections();
+        let holds = |section: &SectionEntry, topic: &str, at: &Stamp| {
+            let channels = section.channels.as_ref();
+            let has = channels.is_none_or(|all| all.iter().any(|one| one.topic == topic));
+            has && section.range.contains(*at)
+        };
+        for (topic, times) in &times {
+            let is_held = |at: &Stamp| sections.iter().any(|one| holds(one, topic, at));
+            if !sections.is_empty() && !times.iter().all(is_held) {
+                self.say(format!("a message of {topic} is in none of its sections"));
+            }
+        }
+        let ranges = moments(all).into_iter().step_by(4).flat_map(|at| {
+            let short = TimeRange::new(at, at.plus_nanos(1_000_000));
+            [short, (..=at).into(), TimeRange::EMPTY]
+        });
+        for range in ranges.chain([TimeRange::ALL]) {
+            let within = |times: &[Stamp]| -> Vec<Stamp> {
+                let times = times.iter().copied();
+                times.filter(|at| range.contains(*at)).collect()
+            };
+            for (topic, times) in &times {
+                match index.log_times(topic, range) {
+                    Ok(Some(found)) if found != within(times) => self.say(format!(
+                        "the index has other log times of {topic} in {range:?} than its messages"
+                    )),
+                    Ok(_) => {}
+                    Err(error) => self.say(format!("log times of {topic}: {error}")),
+                }
+            }
+            for grain in [1, 1_000_000_000, u64::MAX] {
+                let portions = match index.outline(range, grain) {
+                    Ok(portions) => portions,
+                    Err(error) => return self.say(format!("its outline: {error}")),
+                };
+                let Some(portions) = portions else { continue };
+                if !portions.iter().all(|one| one.range.overlaps(range)) {
+                    self.say(format!("its outline of {range:?} has more than that"));
+                }
+                let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+                for one in &portions {
+                    *counts.entry(&one.channel.topic).or_default() += one.messages;
+                }
+                let count = |topic: &str| counts.get(topic).copied().unwrap_or(0);
+                let is_wrong = times.iter().any(|(topic, times)| {
+                    let (least, most) = (within(times).len() as u64, times.len() as u64);
+                    !(least..=most).contains(&count(topic))
+                });
+                if is_wrong || counts.keys().any(|topic| !times.contains_key(topic)) {
+                    self.say(format!(
+                        "its outline of {range:?} does not count its messages"
+                    ));
+                }
+            }
+        }
+    }
+
+    /// The order of the file has the same messages.
+    fn file_order(&mut self, all: &[Placed]) {
+        let middle = all.get(all.len() / 2).map(|one| &one.message);
+        let mut queries = vec![Query::all(), Query::topics([UNKNOWN])];
+        queries.extend(
+            middle.map(|one| Query::topics([one.channel.topic.as_str()]).between(..=one.log_time)),
+        );
+        for query in queries {
+            let batches = self.source.read_in_file_order(&query);
+            let found = batches.and_then(|batches| {
+                let batches: Vec<Batch> = batches.collect::<Result<_, _>>()?;
+                Ok(batches.iter().flat_map(placed).collect::<Vec<_>>())
+            });
+            let Ok(found) = found.map_err(|error| self.say(format!("in file order: {error}")))
+            else {
+                continue;
+            };
+            let plain = |one: &Placed| one.message.clone();
+            let matches = |one: &Message| query.matches(&one.channel.topic, one.log_time);
+            let found: Vec<Message> = found.iter().map(plain).collect();
+            let wanted: Vec<Message> = all.iter().map(plain).filter(matches).collect();
+            if sorted(&found) != sorted(&wanted) {
+                self.say(format!(
+                    "{query:?} has other messages in the order of the file"
+                ));
+            }
         }
     }
 

@@ -7,8 +7,9 @@ use std::time::Instant;
 
 use asof_core::testing::{growing_violations, violations};
 use asof_core::{
-    Batch, Batches, Channel, ChannelSummary, Follow, FollowEnd, Followed, Growth, Message, Query,
-    Row, Source, SourceError, Stamp, Summary, TimeRange, Topics,
+    Batch, Batches, Channel, ChannelSummary, FileOrder, Follow, FollowEnd, Followed, Growth, Index,
+    Message, Portion, Query, Row, SectionEntry, Source, SourceError, Stamp, Summary, TimeRange,
+    Topics,
 };
 
 /// The ways in which a source can be wrong.
@@ -31,6 +32,12 @@ enum Fault {
     FollowNeverEnds,
     FollowIgnoresTheQuery,
     ReadersShareTheirPlace,
+    SummaryMadeAgain,
+    OutlineMiscounts,
+    OutlineIgnoresTheRange,
+    LogTimesOfAll,
+    SectionsOfNothing,
+    FileOrderLosesOne,
 }
 
 struct Held {
@@ -38,6 +45,7 @@ struct Held {
     messages: Mutex<Vec<Message>>,
     growth: Growth,
     shared_place: Arc<Mutex<usize>>,
+    summary: Mutex<Arc<Summary>>,
 }
 
 impl Held {
@@ -49,6 +57,7 @@ impl Held {
             messages: Mutex::new(messages.collect()),
             growth,
             shared_place: Arc::default(),
+            summary: Mutex::new(Arc::new(Summary::empty("none"))),
         })
     }
 
@@ -110,7 +119,7 @@ impl Source for Held {
         let last = messages.last().map_or(Stamp::MIN, |one| one.log_time);
         let short = i64::from(self.fault == Fault::SummaryTooShort);
         let wrong = u64::from(self.fault == Fault::SummaryCountsWrong);
-        Arc::new(Summary {
+        let made = Summary {
             range: TimeRange::new(first, last.plus_nanos(-short)),
             messages: Some(messages.len() as u64 + wrong),
             channels: counts
@@ -121,7 +130,12 @@ impl Source for Held {
                 })
                 .collect(),
             ..Summary::empty("held")
-        })
+        };
+        let mut summary = self.summary.lock().expect("a lock");
+        if *summary.as_ref() != made || self.fault == Fault::SummaryMadeAgain {
+            *summary = Arc::new(made);
+        }
+        Arc::clone(&summary)
     }
 
     fn read(&self, query: &Query) -> Result<Batches, SourceError> {
@@ -179,12 +193,21 @@ impl Source for Held {
         self.growth
     }
 
+    fn index(&self) -> Option<&dyn Index> {
+        Some(self)
+    }
+
+    fn file_order(&self) -> Option<&dyn FileOrder> {
+        Some(self)
+    }
+
     fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
         let own = Held {
             fault: self.fault,
             messages: Mutex::new(self.messages.lock().expect("a lock").clone()),
             growth: self.growth,
             shared_place: Arc::default(),
+            summary: Mutex::new(Arc::new(Summary::empty("none"))),
         };
         let everything = Query::all();
         let query = match self.fault {
@@ -197,6 +220,60 @@ impl Source for Held {
             fault: self.fault,
             growth: self.growth,
         }))
+    }
+}
+
+impl Index for Held {
+    /// Each message is a portion.
+    fn outline(&self, range: TimeRange, _: u64) -> Result<Option<Vec<Portion>>, SourceError> {
+        let range = match self.fault {
+            Fault::OutlineIgnoresTheRange => TimeRange::ALL,
+            _ => range,
+        };
+        let portion = |(_, one): (usize, Message)| Portion {
+            channel: one.channel,
+            range: TimeRange::new(one.log_time, one.log_time),
+            messages: 1 + u64::from(self.fault == Fault::OutlineMiscounts),
+        };
+        let found = self.matching(&Query::all().between(range)).into_iter();
+        Ok(Some(found.map(portion).collect()))
+    }
+
+    fn log_times(&self, topic: &str, range: TimeRange) -> Result<Option<Vec<Stamp>>, SourceError> {
+        let topics = match self.fault {
+            Fault::LogTimesOfAll => Topics::All,
+            _ => Topics::named([topic]),
+        };
+        let found = self.matching(&Query { topics, range }).into_iter();
+        Ok(Some(found.map(|(_, one)| one.log_time).collect()))
+    }
+
+    fn sections(&self) -> Vec<SectionEntry> {
+        let range = match self.fault {
+            Fault::SectionsOfNothing => TimeRange::EMPTY,
+            _ => TimeRange::ALL,
+        };
+        vec![SectionEntry {
+            offset: 0,
+            length: 1,
+            uncompressed: 1,
+            compression: String::new(),
+            range,
+            channels: None,
+        }]
+    }
+}
+
+impl FileOrder for Held {
+    fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
+        let skipped = usize::from(self.fault == Fault::FileOrderLosesOne);
+        let found = self.matching(query);
+        let found = found.into_iter().skip(skipped).rev();
+        Ok(Box::new(found.map(|one| Ok(Held::batch(&[one])))))
+    }
+
+    fn bytes_held_by_order(&self, _: &Query) -> u64 {
+        0
     }
 }
 
@@ -287,6 +364,12 @@ fn each_broken_promise_is_found() {
         Fault::FollowNeverEnds,
         Fault::FollowIgnoresTheQuery,
         Fault::ReadersShareTheirPlace,
+        Fault::SummaryMadeAgain,
+        Fault::OutlineMiscounts,
+        Fault::OutlineIgnoresTheRange,
+        Fault::LogTimesOfAll,
+        Fault::SectionsOfNothing,
+        Fault::FileOrderLosesOne,
     ] {
         let broken = violations(&*with_ties(fault));
         assert!(!broken.is_empty(), "{fault:?} passes");

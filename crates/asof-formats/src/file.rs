@@ -6,19 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use asof_core::{
-    AttachmentEntry, Batch, Batches, MetadataEntry, Portion, Problem, Query, Source, SourceError,
-    Stamp, Summary, TimeRange, Topics,
+    AttachmentEntry, Batch, Batches, FileOrder, FileParts, HiddenRecords, Index, MetadataEntry,
+    Portion, Problem, Progress, Query, ReadStats, SectionEntry, Source, SourceError, Stamp,
+    Summary, TimeRange, Topics, check_by_reading,
 };
 use bytes::Bytes;
 
 use crate::options::OpenOptions;
-use crate::recording::{
-    HiddenRecords, Progress, ReadStats, Recording, SectionEntry, check_by_reading, has_none,
-};
 use crate::sections::{self, Sections};
 use crate::storage::{MappedFile, Storage, open_storage};
 
-/// A file of one format as a [`Source`] and a [`Recording`]: [`McapFile`](crate::McapFile),
+/// A file of one format as a [`Source`] with an index and parts: [`McapFile`](crate::McapFile),
 /// [`BagFile`](crate::BagFile), [`Db3File`](crate::Db3File), [`UlogFile`](crate::UlogFile).
 ///
 /// [`open`](crate::open) detects the format; use this type if you know which one you have.
@@ -44,16 +42,16 @@ pub trait Format: Sections + Sized + 'static {
         sections::latest_at(self, topics, at)
     }
 
-    fn outline(&self, _grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
+    fn outline(&self, _range: TimeRange, _grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
         Ok(None)
     }
 
     fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
-        Err(has_none(self.name(), "attachment", &entry.name))
+        Err(SourceError::without(self.name(), "attachment", &entry.name))
     }
 
     fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
-        Err(has_none(self.name(), "metadata", &entry.name))
+        Err(SourceError::without(self.name(), "metadata", &entry.name))
     }
 
     fn check(file: &FormatFile<Self>, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
@@ -164,12 +162,42 @@ impl<F: Format> Source for FormatFile<F> {
         self.shared.latest_at(topics, at)
     }
 
-    fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
-        self.shared.outline(grain)
+    fn index(&self) -> Option<&dyn Index> {
+        Some(self)
+    }
+
+    fn parts(&self) -> Option<&dyn FileParts> {
+        Some(self)
+    }
+
+    fn file_order(&self) -> Option<&dyn FileOrder> {
+        Some(self)
+    }
+
+    fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
+        F::check(self, progress)
+    }
+
+    fn read_stats(&self) -> Option<ReadStats> {
+        self.shared.read_stats()
     }
 }
 
-impl<F: Format> Recording for FormatFile<F> {
+impl<F: Format> Index for FormatFile<F> {
+    fn outline(&self, range: TimeRange, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
+        self.shared.outline(range, grain)
+    }
+
+    fn log_times(&self, topic: &str, range: TimeRange) -> Result<Option<Vec<Stamp>>, SourceError> {
+        self.shared.log_times(topic, range)
+    }
+
+    fn sections(&self) -> Vec<SectionEntry> {
+        self.shared.section_entries()
+    }
+}
+
+impl<F: Format> FileParts for FormatFile<F> {
     fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
         self.shared.attachment(entry)
     }
@@ -178,32 +206,18 @@ impl<F: Format> Recording for FormatFile<F> {
         self.shared.metadata(entry)
     }
 
-    fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
-        F::check(self, progress)
+    fn hidden(&self, topics: &Topics) -> Result<HiddenRecords, SourceError> {
+        Ok(self.shared.hidden(topics))
     }
+}
 
+impl<F: Format> FileOrder for FormatFile<F> {
     fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
         Ok(sections::read_in_file_order(&self.shared, query))
     }
 
     fn bytes_held_by_order(&self, query: &Query) -> u64 {
         sections::bytes_held_by_order(&self.shared, query)
-    }
-
-    fn hidden(&self, topics: &Topics) -> Result<HiddenRecords, SourceError> {
-        Ok(self.shared.hidden(topics))
-    }
-
-    fn read_stats(&self) -> Option<ReadStats> {
-        self.shared.read_stats()
-    }
-
-    fn sections(&self) -> Vec<SectionEntry> {
-        self.shared.section_entries()
-    }
-
-    fn log_times(&self, topic: &str, range: TimeRange) -> Result<Option<Vec<Stamp>>, SourceError> {
-        self.shared.log_times(topic, range)
     }
 }
 

@@ -35,6 +35,7 @@ mod bag;
 mod buffers;
 mod convert;
 mod cores;
+mod counts;
 mod db3;
 mod decompress;
 mod file;
@@ -47,7 +48,6 @@ mod merge;
 mod open;
 mod options;
 mod problems;
-mod recording;
 #[cfg(feature = "remote")]
 mod remote;
 mod report;
@@ -59,6 +59,9 @@ mod ulog;
 mod unpacked;
 mod yaml;
 
+pub use asof_core::{
+    HiddenRecord, HiddenRecords, Progress, ReadStats, SectionEntry, Source as Recording,
+};
 pub use asof_ros::Definitions;
 pub use bag::BagFile;
 pub use convert::{ConvertError, ConvertOptions, Converted, Kept, convert, is_latched, profile_of};
@@ -72,7 +75,6 @@ pub use mcap::{
 pub use merge::Merged;
 pub use open::{REMOTE_SCHEMES, open, open_all, open_with};
 pub use options::{Notices, OpenOptions};
-pub use recording::{HiddenRecord, HiddenRecords, Progress, ReadStats, Recording, SectionEntry};
 #[cfg(feature = "remote")]
 pub use remote::{RemoteFile, version_at};
 pub use secrets::without_secrets;

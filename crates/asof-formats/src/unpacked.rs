@@ -1,26 +1,23 @@
 //! Recordings that cannot be read in place, such as files that are compressed as a whole: they are written to a
 //! temporary file first.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use asof_core::{
-    AttachmentEntry, Batch, Batches, MetadataEntry, Portion, Problem, ProblemKind, Query, Source,
-    SourceError, Stamp, Summary, Topics,
-};
-use bytes::Bytes;
+use asof_core::{DerivedSummary, Problem, ProblemKind, Progress, Source, SourceError, Summary};
 use tempfile::TempPath;
 
 use crate::limits::{DecompressionLimits, LIFT};
-use crate::recording::{HiddenRecords, Progress, ReadStats, Recording};
 
 /// A recording in a temporary file, which is removed with it.
+///
+/// A [layer](asof_core::SourceLayer): it adds what was wrong with the compressed file.
 pub(crate) struct Unpacked {
-    inner: Box<dyn Recording>,
+    inner: Box<dyn Source>,
     problem: Option<Problem>,
+    summary: DerivedSummary,
     /// Dropped after `inner`, which reads it.
     _file: TemporaryFile,
 }
@@ -132,67 +129,36 @@ pub(crate) fn unpack(
 }
 
 impl Unpacked {
-    pub fn new(inner: Box<dyn Recording>, file: TemporaryFile, problem: Option<Problem>) -> Self {
+    pub fn new(inner: Box<dyn Source>, file: TemporaryFile, problem: Option<Problem>) -> Self {
         Unpacked {
             inner,
             problem,
+            summary: DerivedSummary::default(),
             _file: file,
         }
     }
 }
 
-impl Source for Unpacked {
+impl asof_core::SourceLayer for Unpacked {
+    type Inner = dyn Source;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.inner
+    }
+
     fn summary(&self) -> Arc<Summary> {
-        let summary = self.inner.summary();
+        let summary = self.inner().summary();
         let Some(problem) = &self.problem else {
             return summary;
         };
-        let mut summary = Summary::clone(&summary);
-        summary.problems.insert(0, problem.clone());
-        Arc::new(summary)
-    }
-
-    fn read(&self, query: &Query) -> Result<Batches, SourceError> {
-        self.inner.read(query)
-    }
-
-    fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-        self.inner.latest_at(topics, at)
-    }
-
-    fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
-        self.inner.outline(grain)
-    }
-}
-
-impl Recording for Unpacked {
-    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
-        self.inner.attachment(entry)
-    }
-
-    fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
-        self.inner.metadata(entry)
+        let problem = || problem.clone();
+        self.summary
+            .changed(summary, |summary| summary.problems.insert(0, problem()))
     }
 
     fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
-        let mut problems = self.inner.check(progress)?;
+        let mut problems = self.inner().check(progress)?;
         problems.splice(0..0, self.problem.clone());
         Ok(problems)
-    }
-
-    fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
-        self.inner.read_in_file_order(query)
-    }
-
-    fn bytes_held_by_order(&self, query: &Query) -> u64 {
-        self.inner.bytes_held_by_order(query)
-    }
-
-    fn hidden(&self, topics: &Topics) -> Result<HiddenRecords, SourceError> {
-        self.inner.hidden(topics)
-    }
-
-    fn read_stats(&self) -> Option<ReadStats> {
-        self.inner.read_stats()
     }
 }

@@ -5,7 +5,7 @@ mod common;
 use asof_core::testing::assert_source;
 
 use asof_core::{ProblemKind, Query, Source, Stamp, Topics};
-use asof_formats::{BagFile, Recording};
+use asof_formats::BagFile;
 use common::bags::{BagMaker, Said, encrypted};
 use common::{Dice, messages, mutate};
 

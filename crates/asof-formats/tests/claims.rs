@@ -3,7 +3,7 @@
 use std::io::Cursor;
 
 use asof_core::{Query, Source};
-use asof_formats::{ConvertOptions, McapFile, McapWriter, McapWriterOptions, Recording, convert};
+use asof_formats::{ConvertOptions, McapFile, McapWriter, McapWriterOptions, convert};
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]

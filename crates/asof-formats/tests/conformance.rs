@@ -5,8 +5,8 @@ mod common;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use asof_core::{Query, Source};
-use asof_formats::{McapFile, Recording};
+use asof_core::{FileParts, Query, Source};
+use asof_formats::McapFile;
 use serde_json::Value;
 
 #[test]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use asof_core::testing::assert_source;
 use asof_core::{Query, Source};
-use asof_formats::{McapFile, Merged, Recording, open};
+use asof_formats::{McapFile, Merged, open};
 use common::{demo_file, files_below, messages, small_chunks, test_data};
 
 /// The suite reads everything very often: larger recordings are left to the tests that read each once.
@@ -77,12 +77,12 @@ fn an_mcap_file_that_was_cut_keeps_it() {
 
 #[test]
 fn several_formats_as_one_recording_keep_it() {
-    let mcap = |seconds: f64| -> Box<dyn Recording> {
+    let mcap = |seconds: f64| -> Box<dyn Source> {
         let bytes = demo_file(seconds, small_chunks());
         Box::new(McapFile::from_bytes("part.mcap", bytes).expect("opens"))
     };
     let log = asof_formats::UlogFile::from_bytes("part.ulg", common::ulogs::flight(100).bytes);
-    let parts: Vec<(String, Box<dyn Recording>)> = vec![
+    let parts: Vec<(String, Box<dyn Source>)> = vec![
         ("one".to_owned(), mcap(0.3)),
         ("two".to_owned(), Box::new(log.expect("opens"))),
         ("one again".to_owned(), mcap(0.2)),
@@ -105,7 +105,7 @@ fn recordings(kind: &str) -> Vec<PathBuf> {
 }
 
 /// Runs the suite on recordings from elsewhere; at least so many of them must open.
-fn assert_recordings(kind: &str, least: usize, open: &dyn Fn(&Path) -> Option<Box<dyn Recording>>) {
+fn assert_recordings(kind: &str, least: usize, open: &dyn Fn(&Path) -> Option<Box<dyn Source>>) {
     let files = recordings(kind);
     if files.is_empty() {
         return;
@@ -121,7 +121,7 @@ fn assert_recordings(kind: &str, least: usize, open: &dyn Fn(&Path) -> Option<Bo
     assert!(opened >= least, "{opened} {kind} files of {least}");
 }
 
-fn local(path: &Path) -> Option<Box<dyn Recording>> {
+fn local(path: &Path) -> Option<Box<dyn Source>> {
     open(path).ok()
 }
 
@@ -151,7 +151,7 @@ mod remote {
     use common::server::Server;
 
     /// Opens a file over HTTP. Its server lives as long as the test.
-    fn from_server(path: &Path) -> Option<Box<dyn Recording>> {
+    fn from_server(path: &Path) -> Option<Box<dyn Source>> {
         let bytes = std::fs::read(path).expect("readable");
         let (_, address) = Server::with_file(bytes).start();
         open(&address).ok()

@@ -5,14 +5,14 @@ mod common;
 use std::io::Cursor;
 use std::sync::Arc;
 
-use asof_core::{Channel, Message, Query, Source, Stamp};
+use asof_core::{Channel, FileOrder, FileParts, Message, Query, Source, Stamp};
 use asof_formats::{
-    BagFile, ConvertOptions, Converted, McapFile, McapWriter, McapWriterOptions, Recording, convert,
+    BagFile, ConvertOptions, Converted, McapFile, McapWriter, McapWriterOptions, convert,
 };
 use common::bags::BagMaker;
 use common::{Dice, messages};
 
-fn converted(recording: &dyn Recording, options: &ConvertOptions) -> (McapFile, Converted) {
+fn converted(recording: &dyn Source, options: &ConvertOptions) -> (McapFile, Converted) {
     let mut writer =
         McapWriter::new(Cursor::new(Vec::new()), McapWriterOptions::default()).expect("a writer");
     let done = convert(recording, &mut writer, options, &mut |_| {}).expect("converts");

@@ -3,7 +3,7 @@
 mod common;
 
 use asof_core::{Message, ProblemKind, Query, Source};
-use asof_formats::{McapFile, Recording};
+use asof_formats::McapFile;
 use mcap::records::op;
 
 /// Top-level records: opcode, where it starts, where it ends.

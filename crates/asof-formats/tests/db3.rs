@@ -7,7 +7,7 @@ use asof_core::testing::assert_source;
 use std::path::Path;
 
 use asof_core::{ProblemKind, Query, Source, Stamp, Topics};
-use asof_formats::{Db3File, Definitions, OpenOptions, Recording};
+use asof_formats::{Db3File, Definitions, OpenOptions};
 use common::{Dice, messages, mutate};
 use rusqlite::Connection;
 

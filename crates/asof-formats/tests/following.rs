@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use asof_core::{Follow, FollowEnd, Followed, Message, Query, Source};
-use asof_formats::{GrowingMcapFile, McapFile, OpenOptions, Recording};
+use asof_formats::{GrowingMcapFile, McapFile, OpenOptions};
 use common::{demo_file, messages, small_chunks};
 
 fn open(path: &Path) -> GrowingMcapFile {

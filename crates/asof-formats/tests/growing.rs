@@ -10,9 +10,7 @@ use std::time::{Duration, Instant};
 
 use asof_core::testing::{assert_growing, assert_source};
 use asof_core::{Channel, FollowEnd, Followed, Growth, Message, Query, Source, Stamp};
-use asof_formats::{
-    Compression, McapWriter, McapWriterOptions, Merged, OpenOptions, Recording, open_with,
-};
+use asof_formats::{Compression, McapWriter, McapWriterOptions, Merged, OpenOptions, open_with};
 
 /// A recorder: what it writes is whole in the file when it says so.
 struct Recorder {
@@ -71,7 +69,7 @@ impl Recorder {
     }
 }
 
-fn open_growing(path: &Path) -> Box<dyn Recording> {
+fn open_growing(path: &Path) -> Box<dyn Source> {
     let options = OpenOptions {
         growing: true,
         ..OpenOptions::default()
@@ -139,6 +137,16 @@ fn a_merge_grows_with_its_parts() {
     let parts = parts.map(|path| (path.display().to_string(), open_growing(path)));
     let merged = Merged::new(parts.into());
     assert_eq!(merged.growth(), Growth::Growing);
+    let before = merged.summary();
+    assert!(Arc::ptr_eq(&before, &merged.summary()));
+    recorders[0].say(1);
+    let after = merged.summary();
+    assert_eq!(
+        after.messages,
+        before.messages.map(|before| before + 1),
+        "a part has grown"
+    );
+    assert!(Arc::ptr_eq(&after, &merged.summary()));
     let mut turn = 0;
     // Later than everything before, so that the order is that of arrival.
     recorders[1].second = 100;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use asof_core::testing::assert_source;
 
 use asof_core::{Query, Source};
-use asof_formats::{BagFile, Recording};
+use asof_formats::BagFile;
 use common::bags::BagMaker;
 use common::messages;
 

@@ -3,16 +3,20 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use asof_core::{Query, Source, Stamp, TimeRange};
-use asof_formats::{McapFile, Recording};
+use asof_core::{Channel, Index, Query, Source, Stamp, TimeRange};
+use asof_formats::{MappedFile, McapFile, Merged, OpenOptions, Storage};
+use bytes::Bytes;
 
 const SECOND: u64 = 1_000_000_000;
 
 /// Messages by topic.
 fn told(source: &dyn Source, grain: u64) -> Option<BTreeMap<String, u64>> {
-    let portions = source.outline(grain).expect("readable")?;
+    let portions = source.outline(TimeRange::ALL, grain).expect("readable")?;
     let mut counts = BTreeMap::new();
     for portion in portions {
         assert!(!portion.range.is_empty() && portion.messages > 0);
@@ -46,7 +50,7 @@ fn a_fine_outline_says_when_each_message_came() {
     // All of it in one chunk: its own range would say nothing.
     let bytes = common::demo_file(3.0, mcap::WriteOptions::default());
     let file = McapFile::from_bytes("demo.mcap", bytes).expect("opens");
-    let portions = file.outline(SECOND / 10).expect("readable");
+    let portions = file.outline(TimeRange::ALL, SECOND / 10).expect("readable");
     for portion in portions.expect("an index") {
         let long = portion.range.duration_nanos().unsigned_abs();
         assert!(long <= SECOND / 10, "{portion:?}");
@@ -89,6 +93,88 @@ fn log_times_come_from_the_indexes_and_open_no_chunk() {
     }
 }
 
+/// A file that counts the bytes that are read of it.
+struct CountedReads {
+    storage: MappedFile,
+    bytes: Arc<AtomicU64>,
+}
+
+impl Storage for CountedReads {
+    fn name(&self) -> &str {
+        self.storage.name()
+    }
+
+    fn size(&self) -> u64 {
+        self.storage.size()
+    }
+
+    fn fetch(&self, offset: u64, len: u64) -> io::Result<Bytes> {
+        self.bytes.fetch_add(len, Ordering::Relaxed);
+        self.storage.fetch(offset, len)
+    }
+}
+
+/// Two recordings that overlap, as one.
+fn two() -> Merged {
+    let part = |seconds: f64| -> Box<dyn Source> {
+        let bytes = common::demo_file(seconds, common::small_chunks());
+        Box::new(McapFile::from_bytes("part.mcap", bytes).expect("opens"))
+    };
+    Merged::new(vec![
+        ("one".to_owned(), part(3.0)),
+        ("two".to_owned(), part(1.0)),
+    ])
+}
+
+#[test]
+fn several_as_one_are_counted_by_their_indexes_and_open_no_chunk() {
+    let (all, other) = (two(), two());
+    let whole = all.summary().range;
+    for range in ranges(whole) {
+        for topic in ["/odom", "/tf", "/map", "/nothing"] {
+            let told = all.log_times(topic, range).expect("readable");
+            let wanted = logged(&other, topic, range);
+            assert_eq!(told, Some(wanted), "{topic} in {range:?}");
+        }
+    }
+    let wanted = read(&other);
+    assert_eq!(told(&all, SECOND / 10), Some(wanted));
+    let sections = all.sections();
+    assert!(sections.len() > 2);
+    let channels = &all.summary().channels;
+    let is_known = |one: &Arc<Channel>| channels.iter().any(|c| Arc::ptr_eq(&c.channel, one));
+    let named = sections
+        .iter()
+        .filter_map(|section| section.channels.as_ref());
+    assert!(named.flatten().all(is_known), "the channels of all parts");
+    assert_eq!(all.read_stats().expect("counts").chunks, 0);
+    assert!(other.read_stats().expect("counts").chunks > 0);
+}
+
+#[test]
+fn an_outline_of_a_narrow_range_reads_the_indexes_of_that_range_alone() {
+    let bytes = common::demo_file(3.0, common::small_chunks());
+    let storage = CountedReads {
+        storage: MappedFile::from_bytes("demo.mcap", bytes.into()),
+        bytes: Arc::default(),
+    };
+    let read = Arc::clone(&storage.bytes);
+    let file = McapFile::from_storage(Box::new(storage), &OpenOptions::default()).expect("opens");
+    let whole = file.summary().range;
+    let costs = [
+        whole,
+        TimeRange::new(whole.start, whole.start.plus_nanos(1_000_000)),
+    ]
+    .map(|range| {
+        let before = read.load(Ordering::Relaxed);
+        let portions = file.outline(range, 1).expect("readable").expect("an index");
+        assert!(portions.iter().all(|one| one.range.overlaps(range)));
+        read.load(Ordering::Relaxed) - before
+    });
+    let [all, some] = costs;
+    assert!(some * 10 < all, "{some} of {all} bytes");
+}
+
 #[test]
 fn indexes_that_do_not_add_up_tell_no_log_times() {
     let mut bytes = common::demo_file(3.0, common::small_chunks());
@@ -116,7 +202,7 @@ fn indexes_that_do_not_add_up_tell_no_log_times() {
 }
 
 /// The small recordings of the data folder with one of these endings, as far as they open; nothing without that folder.
-fn real_recordings(endings: &[&str]) -> Option<Vec<(PathBuf, Box<dyn Recording>)>> {
+fn real_recordings(endings: &[&str]) -> Option<Vec<(PathBuf, Box<dyn Source>)>> {
     let mut files = Vec::new();
     common::files_below(&common::test_data()?.join("recordings"), &mut files);
     let is_meant = |path: &PathBuf| {

@@ -5,10 +5,9 @@ mod common;
 use std::io::{Cursor, Write as _};
 use std::time::{Duration, Instant};
 
-use asof_core::{Followed, Query, Source, Stamp, Topics};
+use asof_core::{FileOrder, Followed, Query, Source, Stamp, Topics};
 use asof_formats::{
-    ConvertOptions, GrowingMcapFile, McapFile, McapWriter, McapWriterOptions, OpenOptions,
-    Recording, convert,
+    ConvertOptions, GrowingMcapFile, McapFile, McapWriter, McapWriterOptions, OpenOptions, convert,
 };
 use common::messages;
 

@@ -7,13 +7,11 @@ use asof_core::testing::assert_source;
 use std::path::Path;
 
 use asof_core::{Query, Source};
-use asof_formats::{
-    BagFile, McapFile, McapWriter, McapWriterOptions, Merged, Recording, open, open_all,
-};
+use asof_formats::{BagFile, McapFile, McapWriter, McapWriterOptions, Merged, open, open_all};
 use common::bags::{BagMaker, Said};
 use common::messages;
 
-fn bag(said: &[Said<'_>]) -> Box<dyn Recording> {
+fn bag(said: &[Said<'_>]) -> Box<dyn Source> {
     let mut maker = BagMaker::new("none");
     maker.connect(0, "/odom", "nav_msgs/Odometry", "float64 x\n", false);
     maker.connect(1, "/scan", "sensor_msgs/LaserScan", "float64 y\n", false);
@@ -23,7 +21,7 @@ fn bag(said: &[Said<'_>]) -> Box<dyn Recording> {
     Box::new(BagFile::from_bytes("part.bag", maker.finish()).expect("opens"))
 }
 
-fn merged(parts: Vec<Box<dyn Recording>>) -> Merged {
+fn merged(parts: Vec<Box<dyn Source>>) -> Merged {
     let named = |(index, part)| (format!("part {index}"), part);
     Merged::new(parts.into_iter().enumerate().map(named).collect())
 }

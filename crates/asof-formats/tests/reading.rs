@@ -6,9 +6,7 @@ use std::io::Cursor;
 use std::sync::Arc;
 
 use asof_core::{Channel, Message, Query, Schema, Source, Stamp, TimeRange, Topics};
-use asof_formats::{
-    Compression, MappedFile, McapFile, McapWriter, McapWriterOptions, OpenOptions, Recording,
-};
+use asof_formats::{Compression, MappedFile, McapFile, McapWriter, McapWriterOptions, OpenOptions};
 use proptest::prelude::*;
 
 fn channel(topic: &str) -> Arc<Channel> {

@@ -5,7 +5,7 @@ mod common;
 use std::path::PathBuf;
 
 use asof_core::{Message, Query, Source, SourceError, Stamp, Topics};
-use asof_formats::{MappedFile, McapFile, OpenOptions, Recording};
+use asof_formats::{MappedFile, McapFile, OpenOptions};
 
 fn recordings() -> Option<Vec<PathBuf>> {
     let mut files = Vec::new();

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::sync::Arc;
 
-use asof_core::{Channel, Message, ProblemKind, Query, Schema, Source, Stamp, Topics};
+use asof_core::{Channel, FileParts, Message, ProblemKind, Query, Schema, Source, Stamp, Topics};
 use asof_formats::{
-    ConvertOptions, HiddenRecord, McapFile, McapWriter, McapWriterOptions, Recording, convert,
+    ConvertOptions, HiddenRecord, McapFile, McapWriter, McapWriterOptions, convert,
 };
 use common::messages;
 

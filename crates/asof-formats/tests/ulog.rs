@@ -4,8 +4,8 @@ mod common;
 
 use asof_core::testing::assert_source;
 
-use asof_core::{Message, Query, Source, Stamp, Topics};
-use asof_formats::{Recording, UlogFile};
+use asof_core::{FileParts, Message, Query, Source, Stamp, Topics};
+use asof_formats::UlogFile;
 use common::ulogs::{SYNC, UlogMaker, flight};
 use common::{Dice, messages, mutate};
 

@@ -7,9 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use asof_core::{Channel, Message, Query, Source, Stamp};
-use asof_formats::{
-    Compression, McapFile, McapWriteError, McapWriter, McapWriterOptions, Recording,
-};
+use asof_formats::{Compression, McapFile, McapWriteError, McapWriter, McapWriterOptions};
 
 fn message(log_time: i64) -> Message {
     thread_local! {

@@ -8,11 +8,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use asof_core::{
-    Batch, Batches, Channel, Follow, FollowEnd, Followed, Growth, MetadataEntry, Problem,
-    ProblemKind, Query, Source, SourceError, Stamp, StampHealth, Summary, Topics,
+    AttachmentEntry, Batch, Batches, Channel, FileParts, Follow, FollowEnd, Followed, Growth,
+    HiddenRecords, MetadataEntry, Problem, ProblemKind, Progress, Query, Source, SourceError,
+    Stamp, StampHealth, Summary, Topics,
 };
-use asof_formats::Recording;
 use asof_window::{Bounds, Recent, RecentStats};
+use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::describe::Described;
@@ -450,10 +451,32 @@ impl Source for LiveSource {
             waiting: None,
         }))
     }
+
+    fn parts(&self) -> Option<&dyn FileParts> {
+        Some(self)
+    }
+
+    /// The problems so far.
+    fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
+        let summary = self.summary();
+        progress(summary.size, summary.size);
+        let mut problems = summary.problems.clone();
+        let lost = self.robot.losses();
+        let more = self.robot.problems().into_iter();
+        let more: Vec<Problem> = more
+            .filter(|problem| !lost.contains(problem) && !problems.contains(problem))
+            .collect();
+        problems.extend(more);
+        Ok(problems)
+    }
 }
 
-/// The robot's info is the recording's metadata. Checking it returns the problems so far.
-impl Recording for LiveSource {
+/// The robot's info is its metadata.
+impl FileParts for LiveSource {
+    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
+        Err(SourceError::without("a robot", "attachment", &entry.name))
+    }
+
     fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
         if entry.name == STAMPS {
             return Ok(self.inner.wrong_stamps());
@@ -468,17 +491,8 @@ impl Recording for LiveSource {
             })
     }
 
-    fn check(&self, progress: asof_formats::Progress<'_>) -> Result<Vec<Problem>, SourceError> {
-        let summary = self.summary();
-        progress(summary.size, summary.size);
-        let mut problems = summary.problems.clone();
-        let lost = self.robot.losses();
-        let more = self.robot.problems().into_iter();
-        let more: Vec<Problem> = more
-            .filter(|problem| !lost.contains(problem) && !problems.contains(problem))
-            .collect();
-        problems.extend(more);
-        Ok(problems)
+    fn hidden(&self, _topics: &Topics) -> Result<HiddenRecords, SourceError> {
+        Ok(Box::new(std::iter::empty()))
     }
 }
 

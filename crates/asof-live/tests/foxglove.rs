@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use asof_core::{Channel, Growth, Query, Schema, Source, Topics};
-use asof_formats::Recording;
+use asof_core::{Channel, FileParts, Growth, Query, Schema, Source, Topics};
 use asof_foxglove::{OLDER, SDK, message_data};
 use asof_live::{LiveError, RecentOptions, Sample, Watch, connect};
 use server::{Act, Server};

@@ -7,7 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use asof::formats::Recording;
-use asof::{Batch, Batches, Growth, Query, Source, SourceError, Stamp, Summary, Topics};
+use asof::{Batches, Query, Source, SourceError, SourceLayer};
 use pyo3::prelude::*;
 
 use crate::errors::{Failure, Result};
@@ -70,26 +70,20 @@ pub fn awaited<T: Send + 'static>(
 /// A recording whose reading Ctrl-C interrupts, after any batch of messages.
 pub struct Heeding(pub Arc<dyn Recording>);
 
-impl Source for Heeding {
-    fn summary(&self) -> Arc<Summary> {
-        self.0.summary()
+impl SourceLayer for Heeding {
+    type Inner = dyn Source;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.0
     }
 
     fn read(&self, query: &Query) -> std::result::Result<Batches, SourceError> {
-        let mut batches = self.0.read(query)?;
+        let mut batches = self.inner().read(query)?;
         let heeding = std::iter::from_fn(move || match interrupted() {
             Ok(()) => batches.next(),
             Err(error) => Some(Err(error)),
         });
         Ok(Box::new(heeding))
-    }
-
-    fn latest_at(&self, topics: &Topics, at: Stamp) -> std::result::Result<Batch, SourceError> {
-        self.0.latest_at(topics, at)
-    }
-
-    fn growth(&self) -> Growth {
-        self.0.growth()
     }
 }
 

@@ -277,7 +277,7 @@ impl Window {
             }
             recent
         });
-        let recording: Arc<dyn Recording> = Arc::new(Kept(recording));
+        let recording: Arc<dyn Recording> = Arc::new(recording);
         Source { recording }
     }
 
@@ -305,25 +305,6 @@ impl Window {
         format!("<asof.Window {}: {} messages>", self.topic, self.kept.len())
     }
 }
-
-/// Kept messages, as a recording.
-struct Kept(Recent);
-
-impl asof::Source for Kept {
-    fn summary(&self) -> Arc<asof::Summary> {
-        self.0.summary()
-    }
-
-    fn read(&self, query: &asof::Query) -> Result<asof::Batches, asof::SourceError> {
-        self.0.read(query)
-    }
-
-    fn latest_at(&self, topics: &asof::Topics, at: Stamp) -> Result<Batch, asof::SourceError> {
-        self.0.latest_at(topics, at)
-    }
-}
-
-impl Recording for Kept {}
 
 /// A set of matching messages.
 type Set = Vec<Stamped<Arc<Sample>>>;

@@ -313,8 +313,8 @@ fn earlier(at: Stamp, by: Duration) -> Stamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use asof_core::{Channel, Query, Source};
-    use asof_formats::{McapFile, Recording};
+    use asof_core::{Channel, FileParts, Query, Source};
+    use asof_formats::McapFile;
 
     const SECOND: i64 = 1_000_000_000;
 

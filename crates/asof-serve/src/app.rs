@@ -313,7 +313,7 @@ const MIN_GAP_RATIO: i64 = 2;
 /// The time ranges of a recording's messages, split where far more time is between them than in them.
 fn stretches(cache: &BlockCache) -> Vec<TimeRange> {
     let whole = cache.summary().range;
-    let Ok(Some(portions)) = cache.outline(u64::MAX) else {
+    let Ok(Some(portions)) = (cache as &dyn Source).outline(whole, u64::MAX) else {
         return vec![whole];
     };
     apart(portions.into_iter().map(|portion| portion.range).collect())

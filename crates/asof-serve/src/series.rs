@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow_array::RecordBatch;
 use asof_blocks::{BlockCache, HeadClass};
-use asof_core::{Channel, Message, Portion, Query, Source as _, Stamp, TimeRange};
+use asof_core::{Channel, Message, Portion, Query, Source, Stamp, TimeRange};
 use asof_decode::{Decoders, FieldPath, Payload};
 use tokio::sync::{Semaphore, watch};
 
@@ -256,8 +256,9 @@ fn density(cache: &BlockCache, plan: &Plan, topics: &[String], look: &Look) -> R
         .collect();
     // Where indexes have the counts, no message is read.
     let grain = (plan.end.since(plan.start) / plan.columns as i64).unsigned_abs();
-    let outline = cache.outline(grain).map_err(|error| error.to_string())?;
-    if let Some(portions) = outline {
+    let range = TimeRange::new(plan.start, plan.end);
+    let outline = (cache as &dyn Source).outline(range, grain);
+    if let Some(portions) = outline.map_err(|error| error.to_string())? {
         let mut values = look.lock();
         for portion in &portions {
             if let Some(&lane) = places.get(portion.channel.topic.as_str()) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use asof_core::{Batch, Batches, Query, Source, SourceError, Stamp, Summary, Topics};
+use asof_core::{Batch, Batches, Query, Source, SourceError, Stamp, Topics};
 use asof_formats::{McapWriter, McapWriterOptions, Recording};
 use asof_sql::arrow::util::pretty::pretty_format_batches;
 use asof_sql::{Database, RecordingLabels, SqlOptions};
@@ -21,23 +21,23 @@ struct Counted {
     reads: Arc<AtomicU64>,
 }
 
-impl Source for Counted {
-    fn summary(&self) -> Arc<Summary> {
-        self.recording.summary()
+impl asof_core::SourceLayer for Counted {
+    type Inner = dyn Source;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.recording
     }
 
     fn read(&self, query: &Query) -> Result<Batches, SourceError> {
         self.reads.fetch_add(1, Ordering::Relaxed);
-        self.recording.read(query)
+        self.inner().read(query)
     }
 
     fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
         self.reads.fetch_add(1, Ordering::Relaxed);
-        self.recording.latest_at(topics, at)
+        self.inner().latest_at(topics, at)
     }
 }
-
-impl Recording for Counted {}
 
 struct Fleet {
     database: Database,

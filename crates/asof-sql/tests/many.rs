@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use asof_core::{Batch, Batches, Query, Source, SourceError, Stamp, Summary, TimeRange, Topics};
+use asof_core::{Batch, Batches, Query, Source, SourceError};
 use asof_formats::Recording;
 use asof_sql::arrow::array::{AsArray, RecordBatch};
 use asof_sql::arrow::compute::concat_batches;
@@ -49,28 +49,20 @@ impl Drop for Reads {
     }
 }
 
-impl Source for Watched {
-    fn summary(&self) -> Arc<Summary> {
-        self.recording.summary()
+impl asof_core::SourceLayer for Watched {
+    type Inner = dyn Source;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.recording
     }
 
     fn read(&self, query: &Query) -> Result<Batches, SourceError> {
         let now = self.reading.now.fetch_add(1, Ordering::SeqCst) + 1;
         self.reading.most.fetch_max(now, Ordering::SeqCst);
         Ok(Box::new(Reads {
-            batches: self.recording.read(query)?,
+            batches: self.inner().read(query)?,
             reading: Arc::clone(&self.reading),
         }))
-    }
-
-    fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-        self.recording.latest_at(topics, at)
-    }
-}
-
-impl Recording for Watched {
-    fn log_times(&self, topic: &str, range: TimeRange) -> Result<Option<Vec<Stamp>>, SourceError> {
-        self.recording.log_times(topic, range)
     }
 }
 

@@ -7,9 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use asof_core::{
-    Batch, Batches, Channel, Message, Query, Source, SourceError, Stamp, Summary, Topics,
-};
+use asof_core::{Batch, Batches, Channel, Message, Query, Source, SourceError, Stamp, Topics};
 use asof_formats::{McapWriter, McapWriterOptions, Recording};
 use asof_sql::arrow::array::{ArrayRef, AsArray, RecordBatch};
 use asof_sql::arrow::compute::concat_batches;
@@ -330,21 +328,21 @@ fn what_people_write_first_works() {
 /// A recording that is another one than its catalogue describes.
 struct Changed(Arc<dyn Recording>);
 
-impl Source for Changed {
-    fn summary(&self) -> Arc<Summary> {
-        self.0.summary()
+impl asof_core::SourceLayer for Changed {
+    type Inner = dyn Source;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.0
     }
 
     fn read(&self, _: &Query) -> Result<Batches, SourceError> {
-        Err(self.verify().expect_err("it has changed"))
+        Err(asof_core::SourceLayer::verify(self).expect_err("it has changed"))
     }
 
     fn latest_at(&self, _: &Topics, _: Stamp) -> Result<Batch, SourceError> {
-        Err(self.verify().expect_err("it has changed"))
+        Err(asof_core::SourceLayer::verify(self).expect_err("it has changed"))
     }
-}
 
-impl Recording for Changed {
     fn verify(&self) -> Result<(), SourceError> {
         Err(SourceError::Unreadable {
             place: "b.mcap".to_owned(),

@@ -128,6 +128,26 @@ fn text(batch: &RecordBatch) -> String {
 }
 
 #[test]
+fn a_count_over_two_merged_files_decompresses_nothing_either() {
+    let (one, two) = (demo(), demo());
+    let parts: Vec<(String, Box<dyn Source>)> = vec![
+        ("one".to_owned(), Box::new(Arc::clone(&one.recording))),
+        ("two".to_owned(), Box::new(Arc::clone(&two.recording))),
+    ];
+    let merged: Arc<dyn Source> = Arc::new(asof_formats::Merged::new(parts));
+    let named = vec![("both".to_owned(), Arc::clone(&merged))];
+    let database = Database::new(named, SqlOptions::default()).expect("a database");
+    let before = merged.read_stats().expect("counts").decompressed_bytes;
+    let query = database.query(r#"SELECT count(*), min(log_time) FROM "/imu""#);
+    let found = query.and_then(|query| query.collect::<Result<Vec<_>, _>>());
+    let found = found.expect("rows");
+    let after = merged.read_stats().expect("counts").decompressed_bytes;
+    let single = one.rows(r#"SELECT count(*) FROM "/imu""#);
+    assert_eq!(count(&found[0]), 2 * count(&single));
+    assert_eq!(before, after, "read from the indexes");
+}
+
+#[test]
 fn a_count_comes_from_the_index_and_decompresses_nothing() {
     let fixture = demo();
     let before = fixture

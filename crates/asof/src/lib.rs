@@ -88,9 +88,10 @@ pub use asof_catalogue as catalogue;
 pub use asof_cluster as cluster;
 pub use asof_core::spelling;
 pub use asof_core::{
-    AttachmentEntry, Batch, Batches, Channel, ChannelSummary, Follow, FollowEnd, Followed, Growth,
-    Message, MessageRef, MetadataEntry, Portion, Problem, ProblemKind, Query, RecentSummary, Row,
-    Schema, Source, SourceError, Stamp, StampError, Summary, TimeRange, Topics, When,
+    AttachmentEntry, Batch, Batches, Channel, ChannelSummary, DerivedSummary, FileOrder, FileParts,
+    Follow, FollowEnd, Followed, Growth, HiddenRecord, HiddenRecords, Index, Message, MessageRef,
+    MetadataEntry, Portion, Problem, ProblemKind, Query, RecentSummary, Row, Schema, SectionEntry,
+    Source, SourceError, SourceLayer, Stamp, StampError, Summary, TimeRange, Topics, When,
 };
 /// Messages decoded: into Arrow tables, into structs, and into JSON.
 pub use asof_decode as decode;

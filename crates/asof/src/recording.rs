@@ -7,11 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use asof_core::{
-    AttachmentEntry, Batch, Batches, Follow, Growth, MetadataEntry, Portion, Problem, Query,
-    Source, SourceError, Stamp, Summary, TimeRange, Topics, When,
+    AttachmentEntry, Batch, Batches, FileOrder, Follow, MetadataEntry, Problem, Query, Source,
+    SourceError, Stamp, Summary, Topics, When,
 };
 use asof_decode::RowsError;
-use asof_formats::{HiddenRecords, ReadStats, SectionEntry};
 use asof_tf::{Loaded, TransformBuffer};
 use bytes::Bytes;
 
@@ -234,67 +233,29 @@ impl Recording {
     }
 }
 
-impl Source for Recording {
-    fn summary(&self) -> Arc<Summary> {
-        self.source.summary()
+impl asof_core::SourceLayer for Recording {
+    type Inner = dyn Source;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.source
     }
 
     fn read(&self, query: &Query) -> Result<Batches, SourceError> {
         Recording::read(self, query)
     }
 
-    fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-        self.source.latest_at(topics, at)
-    }
-
-    fn growth(&self) -> Growth {
-        self.source.growth()
-    }
-
-    fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
-        self.source.outline(grain)
-    }
-
-    fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
-        self.source.follow(query)
+    fn file_order(&self) -> Option<&dyn FileOrder> {
+        self.inner().file_order().map(|_| self as _)
     }
 }
 
-impl asof_formats::Recording for Recording {
-    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
-        self.source.attachment(entry)
-    }
-
-    fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
-        self.source.metadata(entry)
-    }
-
-    fn check(&self, progress: asof_formats::Progress<'_>) -> Result<Vec<Problem>, SourceError> {
-        self.source.check(progress)
-    }
-
+impl FileOrder for Recording {
     fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
         Ok(self.cancellable(self.source.read_in_file_order(query)?))
     }
 
     fn bytes_held_by_order(&self, query: &Query) -> u64 {
         self.source.bytes_held_by_order(query)
-    }
-
-    fn hidden(&self, topics: &Topics) -> Result<HiddenRecords, SourceError> {
-        self.source.hidden(topics)
-    }
-
-    fn read_stats(&self) -> Option<ReadStats> {
-        self.source.read_stats()
-    }
-
-    fn sections(&self) -> Vec<SectionEntry> {
-        self.source.sections()
-    }
-
-    fn log_times(&self, topic: &str, range: TimeRange) -> Result<Option<Vec<Stamp>>, SourceError> {
-        self.source.log_times(topic, range)
     }
 }
 

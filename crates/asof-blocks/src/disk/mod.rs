@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use asof_core::{Batches, Problem, Query, Stamp, Summary};
+use asof_core::{Batches, DerivedSummary, Problem, Query, Stamp, Summary};
 
 use crate::block::Block;
 use crate::coverage::before;
@@ -37,6 +37,7 @@ pub(crate) struct DiskTier {
     failures: AtomicU64,
     /// The problems that were found while the blocks that were there at the start were read.
     problems: Vec<Problem>,
+    summary: DerivedSummary,
     /// The source is unreliable and its blocks are no longer used.
     is_given_up: AtomicBool,
 }
@@ -69,6 +70,7 @@ impl DiskTier {
             Ok(folder) => Some(DiskTier {
                 files,
                 problems: folder.problems(),
+                summary: DerivedSummary::default(),
                 folder: Mutex::new(folder),
                 failures: AtomicU64::new(0),
                 is_given_up: AtomicBool::new(false),
@@ -95,9 +97,9 @@ impl DiskTier {
         if self.problems.is_empty() {
             return summary;
         }
-        let mut all = (*summary).clone();
-        folder::add_new(&mut all.problems, &self.problems);
-        Arc::new(all)
+        self.summary.changed(summary, |all| {
+            folder::add_new(&mut all.problems, &self.problems);
+        })
     }
 
     /// The byte budget of the folder.

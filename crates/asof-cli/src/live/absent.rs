@@ -3,8 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use asof::formats::Recording;
-use asof::{Batch, Batches, Query, Source, SourceError, Stamp, Summary, Topics, When};
+use asof::{Source, Stamp, When};
 
 use super::Place;
 use crate::place::{Opening, Wanted};
@@ -44,18 +43,10 @@ impl Listening {
     }
 }
 
-impl Source for Listening {
-    fn summary(&self) -> Arc<Summary> {
-        match self.0 {}
-    }
+impl asof::SourceLayer for Listening {
+    type Inner = dyn Source;
 
-    fn read(&self, _query: &Query) -> Result<Batches, SourceError> {
-        match self.0 {}
-    }
-
-    fn latest_at(&self, _topics: &Topics, _at: Stamp) -> Result<Batch, SourceError> {
+    fn inner(&self) -> &Self::Inner {
         match self.0 {}
     }
 }
-
-impl Recording for Listening {}

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use asof::formats::{HiddenRecords, Merged, Progress, Recording};
+use asof::formats::Merged;
 use asof::live::{LiveSource, RecentOptions};
 use asof::window::Bounds;
 use asof::{
-    AttachmentEntry, Batch, Batches, Follow, FollowEnd, Followed, Growth, MetadataEntry, Problem,
-    ProblemKind, Query, Source, SourceError, Stamp, Summary, TimeRange, Topics, When,
+    Batches, Follow, FollowEnd, Followed, Problem, ProblemKind, Query, Source, SourceError, Stamp,
+    Summary, TimeRange, When,
 };
-use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::robot::{Session, TICK};
@@ -54,7 +53,7 @@ enum Reading {
 struct Shared {
     robots: Vec<Arc<LiveSource>>,
     /// The robots and the recordings beside them, merged.
-    source: Box<dyn Recording>,
+    source: Box<dyn Source>,
     /// One for each robot.
     sessions: Mutex<Vec<Session>>,
     screen: Screen,
@@ -85,7 +84,7 @@ pub fn listen(
                 let source = Arc::new(source);
                 robots.push(Arc::clone(&source));
                 sessions.push(session);
-                parts.push((url, Box::new(source) as Box<dyn Recording>));
+                parts.push((url, Box::new(source) as Box<dyn Source>));
             }
             Place::Recording(name, recording) => parts.push((name, recording)),
         }
@@ -320,9 +319,15 @@ impl Shared {
     }
 }
 
-impl Source for Listening {
+impl asof::SourceLayer for Listening {
+    type Inner = dyn Source;
+
+    fn inner(&self) -> &Self::Inner {
+        &*self.shared.source
+    }
+
     fn summary(&self) -> Arc<Summary> {
-        let summary = self.shared.source.summary();
+        let summary = self.inner().summary();
         let missed = self.shared.missed.lock();
         if missed.is_empty() {
             return summary;
@@ -341,14 +346,14 @@ impl Source for Listening {
 
     fn read(&self, query: &Query) -> Result<Batches, SourceError> {
         match self.reading {
-            Reading::Held => return self.shared.source.read(query),
+            Reading::Held => return self.inner().read(query),
             Reading::Heard(until) => {
                 let end = query.range.end.min(until);
                 let query = Query {
                     range: TimeRange::new(query.range.start, end),
                     ..query.clone()
                 };
-                return self.shared.source.read(&query);
+                return self.inner().read(&query);
             }
             Reading::Verb => {}
         }
@@ -367,35 +372,9 @@ impl Source for Listening {
         })))
     }
 
-    fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-        self.shared.source.latest_at(topics, at)
-    }
-
-    fn growth(&self) -> Growth {
-        self.shared.source.growth()
-    }
-
     /// Ends when it is time to stop.
     fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
         Ok(Box::new(self.following(query)?))
-    }
-}
-
-impl Recording for Listening {
-    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
-        self.shared.source.attachment(entry)
-    }
-
-    fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
-        self.shared.source.metadata(entry)
-    }
-
-    fn hidden(&self, topics: &Topics) -> Result<HiddenRecords, SourceError> {
-        self.shared.source.hidden(topics)
-    }
-
-    fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
-        self.shared.source.check(progress)
     }
 }
 

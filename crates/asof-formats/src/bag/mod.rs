@@ -13,14 +13,15 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use asof_core::{
-    Batch, Channel, Portion, Problem, ProblemKind, SourceError, Stamp, Summary, TimeRange, Topics,
+    Batch, Channel, Portion, Problem, ProblemKind, Progress, ReadStats, SectionEntry, SourceError,
+    Stamp, Summary, TimeRange, Topics, check_by_reading,
 };
 
 use crate::buffers::BufferPool;
+use crate::counts::counted_channels;
 use crate::file::{Format, FormatFile, SharedStats, StoredFormat};
 use crate::limits::{DecompressionLimits, LIFT};
 use crate::options::OpenOptions;
-use crate::recording::{Progress, ReadStats, SectionEntry, check_by_reading, counted_channels};
 use crate::report::Report;
 use crate::sections::{ChannelTable, Loaded, Sections, Wanted};
 use crate::storage::Storage;
@@ -62,8 +63,8 @@ impl Format for Bag {
         self.last_messages(topics, at)
     }
 
-    fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
-        self.indexed_portions(grain)
+    fn outline(&self, range: TimeRange, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
+        self.indexed_portions(range, grain)
     }
 
     fn check(file: &BagFile, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {

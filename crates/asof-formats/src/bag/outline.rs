@@ -1,6 +1,6 @@
 //! Message counts by channel and time, from the indexes alone.
 
-use asof_core::{Portion, SourceError};
+use asof_core::{Portion, SourceError, TimeRange};
 
 use super::{Bag, Contents};
 use crate::sections::Tally;
@@ -8,10 +8,15 @@ use crate::sections::Tally;
 impl Bag {
     /// Counts come from the chunk infos at the bag's end; where a chunk is longer than `grain`, from the index records
     /// after it. `None` where a section has no index.
-    pub(super) fn indexed_portions(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
+    pub(super) fn indexed_portions(
+        &self,
+        range: TimeRange,
+        grain: u64,
+    ) -> Result<Option<Vec<Portion>>, SourceError> {
         let table = self.table();
         let mut tally = Tally::new(grain);
-        for section in &self.sections {
+        let sections = self.sections.iter();
+        for section in sections.filter(|section| section.range.overlaps(range)) {
             let Contents::Indexed(counts) = &section.contents else {
                 return Ok(None);
             };
@@ -31,7 +36,8 @@ impl Bag {
                 match &index {
                     None => tally.add(channel, section.range, count),
                     Some(index) => {
-                        for (time, _) in index.of(conn) {
+                        let times = index.of(conn).map(|(time, _)| time);
+                        for time in times.filter(|time| range.contains(*time)) {
                             tally.add_one(channel, time);
                         }
                     }

@@ -10,12 +10,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use asof_core::{
-    Channel, Message, MessageRef, Problem, ProblemKind, Query, SourceError, Stamp, Summary,
+    Channel, Message, MessageRef, Problem, ProblemKind, Query, Source, SourceError, Stamp, Summary,
     TimeRange, Topics,
 };
 
 use crate::mcap::is_disk_full;
-use crate::{Attachment, Definitions, HiddenRecord, McapWriteError, McapWriter, Recording};
+use crate::{Attachment, Definitions, HiddenRecord, McapWriteError, McapWriter};
 use ros2::Transcoder;
 use sort::Sorter;
 
@@ -149,7 +149,7 @@ fn full_hint(error: &io::Error) -> &'static str {
 /// # Errors
 /// When the input cannot be read at all, or the output or a temporary file cannot be written.
 pub fn convert<W: Write + Seek>(
-    recording: &dyn Recording,
+    recording: &dyn Source,
     writer: &mut McapWriter<W>,
     options: &ConvertOptions,
     progress: &mut dyn FnMut(u64),
@@ -246,7 +246,7 @@ fn holds_static_transforms(channel: &Channel) -> bool {
 }
 
 struct Conversion<'a, W: Write + Seek> {
-    recording: &'a dyn Recording,
+    recording: &'a dyn Source,
     writer: &'a mut McapWriter<W>,
     options: &'a ConvertOptions,
     progress: &'a mut dyn FnMut(u64),

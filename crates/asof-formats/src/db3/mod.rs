@@ -12,14 +12,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use asof_core::{Channel, MetadataEntry, Problem, ProblemKind, SourceError, Summary, TimeRange};
+use asof_core::{
+    Channel, MetadataEntry, Problem, ProblemKind, Progress, SourceError, Summary, TimeRange,
+    check_by_reading,
+};
 
 use crate::buffers::BufferPool;
+use crate::counts::counted_channels;
 use crate::file::{Format, FormatFile};
 use crate::limits::DecompressionLimits;
 use crate::options::OpenOptions;
 use crate::problems::Problems;
-use crate::recording::{Progress, check_by_reading, counted_channels, has_none};
 use crate::report::Report;
 use crate::sections::{self, Loaded, Sections, Wanted};
 use database::{Database, Topic};
@@ -139,7 +142,8 @@ impl Format for Db3 {
 
     fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
         let found = self.metadata.iter().find(|(id, _)| *id == entry.offset);
-        let (_, text) = found.ok_or_else(|| has_none(&self.name, "metadata", &entry.name))?;
+        let (_, text) =
+            found.ok_or_else(|| SourceError::without(&self.name, "metadata", &entry.name))?;
         Ok([("serialized_metadata".to_owned(), text.clone())].into())
     }
 
@@ -342,7 +346,6 @@ mod tests {
     use asof_core::{Batch, Query, Source as _, Stamp, Topics};
 
     use super::*;
-    use crate::recording::Recording as _;
 
     fn payloads(shared: &Arc<Db3>, query: &Query) -> Vec<(Stamp, Vec<u8>)> {
         sections::read(shared, query)

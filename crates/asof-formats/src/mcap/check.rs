@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use asof_core::{Problem, ProblemKind, Row, SourceError, Stamp, TimeRange, Topics};
+use asof_core::{Problem, ProblemKind, Progress, Row, SourceError, Stamp, TimeRange, Topics};
 use mcap::records::Statistics;
 
 use super::directory::{Contents, Section, SectionKind, clamped_range};
 use super::record::MAGIC_LEN;
 use super::scan::Scan;
 use super::{Mcap, open};
-use crate::recording::Progress;
 use crate::sections::{Loaded, PLACE_BITS, Prefetch, Sections, Wanted};
 
 impl Mcap {

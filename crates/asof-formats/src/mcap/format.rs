@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use asof_core::{
-    AttachmentEntry, Batch, MetadataEntry, Portion, Problem, SourceError, Stamp, Summary,
-    TimeRange, Topics,
+    AttachmentEntry, Batch, HiddenRecords, MetadataEntry, Portion, Problem, Progress, ReadStats,
+    SectionEntry, SourceError, Stamp, Summary, TimeRange, Topics,
 };
 use bytes::Bytes;
 
@@ -15,7 +15,6 @@ use super::walked::Walked;
 use super::{Mcap, McapFile, open, scan};
 use crate::file::{Format, StoredFormat};
 use crate::options::OpenOptions;
-use crate::recording::{HiddenRecords, Progress, ReadStats, SectionEntry};
 use crate::storage::Storage;
 
 impl Format for Mcap {
@@ -33,8 +32,8 @@ impl Format for Mcap {
         self.last_messages(topics, at)
     }
 
-    fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
-        self.indexed_portions(grain)
+    fn outline(&self, range: TimeRange, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
+        self.indexed_portions(range, grain)
     }
 
     fn log_times(&self, topic: &str, range: TimeRange) -> Result<Option<Vec<Stamp>>, SourceError> {

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use asof_core::{
-    AttachmentEntry, Batch, Batches, Follow, FollowEnd, FollowFinished, FollowFused, Followed,
-    Growth, MetadataEntry, Problem, ProblemKind, Query, Source, SourceError, Stamp, Summary,
-    Topics,
+    AttachmentEntry, Batch, Batches, FileOrder, FileParts, Follow, FollowEnd, FollowFinished,
+    FollowFused, Followed, Growth, HiddenRecords, MetadataEntry, Problem, ProblemKind, Progress,
+    Query, ReadStats, Source, SourceError, Stamp, Summary, Topics,
 };
 use bytes::Bytes;
 use mcap::records::op;
@@ -20,7 +20,6 @@ use super::{Mcap, McapFile};
 use crate::file::FormatFile;
 use crate::options::OpenOptions;
 use crate::problems::Problems;
-use crate::recording::{HiddenRecords, Progress, ReadStats, Recording, has_none};
 use crate::storage::{PlainFile, Storage, failed};
 
 /// An MCAP file that another process is writing, as a [`Source`] that [grows](Growth).
@@ -55,6 +54,8 @@ pub struct GrowingMcapFile {
     state: Mutex<State>,
     /// Problems that followers found: they have read further than anyone else.
     problems: Arc<Mutex<Problems>>,
+    /// The summary that was returned last, where it is not that of the file so far.
+    summary: Mutex<Arc<Summary>>,
 }
 
 struct State {
@@ -99,6 +100,7 @@ impl GrowingMcapFile {
                 is_finished: false,
             }),
             problems: Arc::default(),
+            summary: Mutex::new(Arc::new(Summary::empty("mcap"))),
         };
         drop(file.up_to_now()?);
         Ok(file)
@@ -239,19 +241,22 @@ impl State {
 impl Source for GrowingMcapFile {
     fn summary(&self) -> Arc<Summary> {
         let state = self.known();
-        let Some(whole) = &state.whole else {
-            return Arc::new(Summary::empty("mcap"));
-        };
-        let summary = whole.summary();
+        let empty = || Arc::new(Summary::empty("mcap"));
+        let whole = state.whole.as_ref();
+        let summary = whole.map_or_else(empty, Source::summary);
         let met = self.met();
         let is_to_come = |problem: &Problem| state.is_to_come(problem);
-        if met.is_empty() && !summary.problems.iter().any(is_to_come) {
+        if whole.is_some() && met.is_empty() && !summary.problems.iter().any(is_to_come) {
             return summary;
         }
         let mut summary = Summary::clone(&summary);
         summary.problems.retain(|problem| !is_to_come(problem));
         add_unknown(&mut summary.problems, met);
-        Arc::new(summary)
+        let mut last = self.summary.lock().unwrap_or_else(PoisonError::into_inner);
+        if **last != summary {
+            *last = Arc::new(summary);
+        }
+        Arc::clone(&last)
     }
 
     fn read(&self, query: &Query) -> Result<Batches, SourceError> {
@@ -295,21 +300,13 @@ impl Source for GrowingMcapFile {
             problems: Arc::clone(&self.problems),
         })))
     }
-}
 
-impl Recording for GrowingMcapFile {
-    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
-        match self.whole()? {
-            Some(whole) => whole.attachment(entry),
-            None => Err(has_none("mcap", "attachment", &entry.name)),
-        }
+    fn parts(&self) -> Option<&dyn FileParts> {
+        Some(self)
     }
 
-    fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
-        match self.whole()? {
-            Some(whole) => whole.metadata(entry),
-            None => Err(has_none("mcap", "metadata", &entry.name)),
-        }
+    fn file_order(&self) -> Option<&dyn FileOrder> {
+        Some(self)
     }
 
     fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
@@ -323,6 +320,36 @@ impl Recording for GrowingMcapFile {
         Ok(problems)
     }
 
+    fn read_stats(&self) -> Option<ReadStats> {
+        let whole = self.known().whole.clone();
+        whole.and_then(|whole| whole.read_stats())
+    }
+}
+
+impl FileParts for GrowingMcapFile {
+    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
+        match self.whole()? {
+            Some(whole) => whole.attachment(entry),
+            None => Err(SourceError::without("mcap", "attachment", &entry.name)),
+        }
+    }
+
+    fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
+        match self.whole()? {
+            Some(whole) => whole.metadata(entry),
+            None => Err(SourceError::without("mcap", "metadata", &entry.name)),
+        }
+    }
+
+    fn hidden(&self, topics: &Topics) -> Result<HiddenRecords, SourceError> {
+        match self.whole()? {
+            Some(whole) => whole.hidden(topics),
+            None => Ok(Box::new(std::iter::empty())),
+        }
+    }
+}
+
+impl FileOrder for GrowingMcapFile {
     fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
         match self.whole()? {
             Some(whole) => whole.read_in_file_order(query),
@@ -333,18 +360,6 @@ impl Recording for GrowingMcapFile {
     fn bytes_held_by_order(&self, query: &Query) -> u64 {
         let whole = self.known().whole.clone();
         whole.map_or(0, |whole| whole.bytes_held_by_order(query))
-    }
-
-    fn hidden(&self, topics: &Topics) -> Result<HiddenRecords, SourceError> {
-        match self.whole()? {
-            Some(whole) => whole.hidden(topics),
-            None => Ok(Box::new(std::iter::empty())),
-        }
-    }
-
-    fn read_stats(&self) -> Option<ReadStats> {
-        let whole = self.known().whole.clone();
-        whole.and_then(|whole| whole.read_stats())
     }
 }
 

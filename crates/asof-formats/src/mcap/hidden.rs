@@ -3,14 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use asof_core::{SourceError, Stamp, Topics};
+use asof_core::{HiddenRecord, HiddenRecords, SourceError, Stamp, Topics};
 use bytes::Bytes;
 use mcap::records::op;
 
 use super::Mcap;
 use super::inner::Step;
 use super::record::{HEADER_LEN, MESSAGE_HEADER_LEN, MessageHeader, RecordHeader};
-use crate::recording::{HiddenRecord, HiddenRecords};
 
 /// Opcodes from here on are private to the writer.
 pub(crate) const PRIVATE: u8 = 0x80;

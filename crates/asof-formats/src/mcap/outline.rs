@@ -4,22 +4,26 @@ use asof_core::{Portion, SourceError, Stamp, TimeRange};
 
 use super::Mcap;
 use super::directory::{Contents, Section};
+use crate::counts::MOST_LOG_TIMES;
 use crate::sections::Tally;
 
 /// A message index record without its entries: opcode, length, channel, and the length of the entries.
 const EMPTY_INDEX: u64 = 15;
 /// Bytes of an entry of a message index: a time and an offset.
 const ENTRY: u64 = 16;
-/// The most log times that are returned at once: 32 MB.
-const MOST_TIMES: u64 = 4 << 20;
 
 impl Mcap {
     /// Counts come from the offsets of the message indexes, which are in the summary; where a chunk is longer than
     /// `grain`, from the indexes themselves. `None` where a section has no index.
-    pub(super) fn indexed_portions(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
+    pub(super) fn indexed_portions(
+        &self,
+        range: TimeRange,
+        grain: u64,
+    ) -> Result<Option<Vec<Portion>>, SourceError> {
         let table = self.table();
         let mut tally = Tally::new(grain);
-        for section in &self.directory.sections {
+        let sections = self.directory.sections.iter();
+        for section in sections.filter(|section| section.range.overlaps(range)) {
             let Contents::Indexed(entries) = &section.contents else {
                 return Ok(None);
             };
@@ -38,7 +42,9 @@ impl Mcap {
                     return Ok(None);
                 };
                 for (time, _) in times.iter() {
-                    if let Ok(time) = Stamp::from_unsigned_nanos(time) {
+                    if let Ok(time) = Stamp::from_unsigned_nanos(time)
+                        && range.contains(time)
+                    {
                         tally.add_one(channel, time);
                     }
                 }
@@ -47,7 +53,7 @@ impl Mcap {
         Ok(Some(tally.finish()))
     }
 
-    /// See [`Recording::log_times`](crate::Recording::log_times).
+    /// See [`Index::log_times`](asof_core::Index::log_times).
     pub(super) fn indexed_times(
         &self,
         topic: &str,
@@ -103,7 +109,7 @@ impl Mcap {
                 }
             }
         }
-        (counted == all && wanted <= MOST_TIMES).then_some(places)
+        (counted == all && wanted <= MOST_LOG_TIMES as u64).then_some(places)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Several recordings as one, merged by time.
 
+mod capabilities;
 mod follow;
 mod read;
 
@@ -7,16 +8,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use asof_core::{
-    AttachmentEntry, Batch, Batches, Channel, ChannelSummary, Follow, FollowFinished, FollowFused,
-    Growth, MetadataEntry, Portion, Problem, Query, Row, Source, SourceError, Stamp, Summary,
-    Topics,
+    AttachmentEntry, Batch, Batches, Channel, ChannelSummary, DerivedSummary, FileOrder, FileParts,
+    Follow, FollowFinished, FollowFused, Growth, Index, MetadataEntry, Problem, Progress, Query,
+    ReadStats, Row, Source, SourceError, Stamp, Summary, Topics,
 };
 use bytes::Bytes;
 
-use crate::recording::{HiddenRecords, Progress, Recording};
-use crate::sections::deepest_overlap;
+use capabilities::offset_of;
 
-/// Several recordings, of any formats, as one [`Recording`] on one timeline.
+/// Several recordings, of any formats, as one [`Source`] on one timeline.
 ///
 /// Messages are sorted by log time; ties come in the order in which the recordings were given.
 /// If one of them is a file that is being written, or a robot, the whole [grows](Source::growth) and can be followed.
@@ -38,12 +38,13 @@ struct Shared {
     channels: Mutex<Channels>,
     /// Problems from before the parts were opened.
     problems: Vec<Problem>,
+    summary: DerivedSummary,
 }
 
 /// One of several recordings.
 struct Part {
     name: String,
-    recording: Box<dyn Recording>,
+    recording: Box<dyn Source>,
 }
 
 /// The shift of a part's index in an entry's offset.
@@ -51,12 +52,12 @@ const PART_SHIFT: u32 = 48;
 
 impl Merged {
     /// Merges recordings; problems are reported under these names.
-    pub fn new(parts: Vec<(String, Box<dyn Recording>)>) -> Self {
+    pub fn new(parts: Vec<(String, Box<dyn Source>)>) -> Self {
         Self::with_problems(parts, Vec::new())
     }
 
     pub(crate) fn with_problems(
-        parts: Vec<(String, Box<dyn Recording>)>,
+        parts: Vec<(String, Box<dyn Source>)>,
         problems: Vec<Problem>,
     ) -> Self {
         let parts: Vec<Part> = parts
@@ -68,88 +69,22 @@ impl Merged {
                 parts,
                 channels: Mutex::default(),
                 problems,
+                summary: DerivedSummary::default(),
             }),
         }
     }
-
-    fn part(&self, offset: u64) -> Option<(&Part, u64)> {
-        let part = self.shared.parts.get((offset >> PART_SHIFT) as usize)?;
-        Some((part, offset & ((1 << PART_SHIFT) - 1)))
-    }
 }
 
+/// Not a layer: it is around several sources, each of which is asked.
+#[deny(clippy::missing_trait_methods)]
 impl Source for Merged {
+    /// Made anew when that of a part has changed.
     fn summary(&self) -> Arc<Summary> {
-        let mut all = Summary::empty("");
-        let mut formats = BTreeSet::new();
-        let mut profiles = BTreeSet::new();
-        let mut libraries = BTreeSet::new();
-        let mut counts: Vec<Option<u64>> = Vec::new();
-        all.problems.clone_from(&self.shared.problems);
-        for (index, part) in self.shared.parts.iter().enumerate() {
-            let summary = part.recording.summary();
-            formats.insert(summary.format.clone());
-            profiles.insert(summary.profile.clone());
-            libraries.insert(summary.library.clone());
-            all.size += summary.size;
-            all.range = all.range.cover(summary.range);
-            all.messages = all.messages.zip(summary.messages).map(|(a, b)| a + b);
-            all.chunks += summary.chunks;
-            for (name, chunks) in &summary.compression {
-                *all.compression.entry(name.clone()).or_default() += chunks;
-            }
-            for entry in &summary.channels {
-                let place = self.shared.lock_channels().intern(&entry.channel) as usize;
-                if counts.len() <= place {
-                    counts.resize(place + 1, Some(0));
-                }
-                counts[place] = counts[place].zip(entry.messages).map(|(a, b)| a + b);
-            }
-            let moved = |offset: u64| (index as u64) << PART_SHIFT | offset;
-            all.attachments
-                .extend(summary.attachments.iter().map(|entry| AttachmentEntry {
-                    offset: moved(entry.offset),
-                    ..entry.clone()
-                }));
-            all.metadata
-                .extend(summary.metadata.iter().map(|entry| MetadataEntry {
-                    offset: moved(entry.offset),
-                    ..entry.clone()
-                }));
-            if let Some(recent) = &summary.recent {
-                all.recent = Some(
-                    all.recent
-                        .take()
-                        .map_or_else(|| recent.clone(), |others| others.and(recent)),
-                );
-            }
-            all.problems
-                .extend(summary.problems.iter().map(|problem| Problem {
-                    message: format!("{}: {}", part.name, problem.message),
-                    ..problem.clone()
-                }));
-        }
-        let join = |names: BTreeSet<String>| {
-            let names = names.into_iter().filter(|name| !name.is_empty());
-            names.collect::<Vec<_>>().join("+")
-        };
-        all.format = join(formats);
-        all.library = join(libraries);
-        // A profile holds for all parts, or there is none.
-        all.profile = match profiles.len() {
-            1 => join(profiles),
-            _ => String::new(),
-        };
-        let channels = self.shared.lock_channels().snapshot();
-        all.channels = channels
-            .iter()
-            .zip(counts)
-            .map(|(channel, messages)| ChannelSummary {
-                channel: Arc::clone(channel),
-                messages,
-            })
-            .collect();
-        Arc::new(all)
+        let parts = self.shared.parts.iter();
+        let parts = parts.map(|part| part.recording.summary()).collect();
+        self.shared
+            .summary
+            .of(parts, |parts| self.shared.summary_of(parts))
     }
 
     fn read(&self, query: &Query) -> Result<Batches, SourceError> {
@@ -188,18 +123,6 @@ impl Source for Merged {
         Ok(Batch::new(channels, buffers, rows))
     }
 
-    /// That of all parts, if each has one.
-    fn outline(&self, grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
-        let mut all = Vec::new();
-        for part in &self.shared.parts {
-            let Some(portions) = part.recording.outline(grain)? else {
-                return Ok(None);
-            };
-            all.extend(portions);
-        }
-        Ok(Some(all))
-    }
-
     /// It grows while one of its parts does.
     fn growth(&self) -> Growth {
         let mut parts = self.shared.parts.iter();
@@ -217,36 +140,23 @@ impl Source for Merged {
         }
         Ok(Box::new(FollowFinished::new(self.read(query)?)))
     }
-}
 
-impl Recording for Merged {
-    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
-        let (part, offset) = self
-            .part(entry.offset)
-            .ok_or_else(|| crate::recording::has_none("these", "attachment", &entry.name))?;
-        part.recording.attachment(&AttachmentEntry {
-            offset,
-            ..entry.clone()
-        })
+    fn index(&self) -> Option<&dyn Index> {
+        Some(self)
     }
 
-    fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
-        let (part, offset) = self
-            .part(entry.offset)
-            .ok_or_else(|| crate::recording::has_none("these", "metadata", &entry.name))?;
-        part.recording.metadata(&MetadataEntry {
-            offset,
-            ..entry.clone()
-        })
+    fn parts(&self) -> Option<&dyn FileParts> {
+        Some(self)
     }
 
+    fn file_order(&self) -> Option<&dyn FileOrder> {
+        Some(self)
+    }
+
+    /// Checks one part after another.
     fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
-        let sizes: Vec<u64> = self
-            .shared
-            .parts
-            .iter()
-            .map(|part| part.recording.summary().size)
-            .collect();
+        let parts = self.shared.parts.iter();
+        let sizes: Vec<u64> = parts.map(|part| part.recording.summary().size).collect();
         let total: u64 = sizes.iter().sum();
         let mut done = 0;
         let mut problems = self.shared.problems.clone();
@@ -254,33 +164,35 @@ impl Recording for Merged {
             let found = part
                 .recording
                 .check(&mut |bytes, _| progress(done + bytes.min(size), total))?;
-            problems.extend(found.into_iter().map(|problem| Problem {
-                message: format!("{}: {}", part.name, problem.message),
-                ..problem
-            }));
+            problems.extend(found.iter().map(|problem| part.named(problem)));
             done += size;
         }
         Ok(problems)
     }
 
-    fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
-        Ok(Box::new(read::OneByOne::new(&self.shared, query)))
+    fn verify(&self) -> Result<(), SourceError> {
+        let mut parts = self.shared.parts.iter();
+        parts.try_for_each(|part| part.recording.verify())
     }
 
-    fn hidden(&self, topics: &Topics) -> Result<HiddenRecords, SourceError> {
+    /// The sum of those parts that count.
+    fn read_stats(&self) -> Option<ReadStats> {
         let parts = self.shared.parts.iter();
-        let found: Vec<HiddenRecords> = parts
-            .map(|part| part.recording.hidden(topics))
-            .collect::<Result<_, _>>()?;
-        Ok(Box::new(found.into_iter().flatten()))
+        let counted = parts.filter_map(|part| part.recording.read_stats());
+        counted.reduce(|mut all, one| {
+            all += one;
+            all
+        })
     }
+}
 
-    fn bytes_held_by_order(&self, query: &Query) -> u64 {
-        let held = self.shared.parts.iter().map(|part| {
-            let range = part.recording.summary().range.intersect(query.range);
-            (range, part.recording.bytes_held_by_order(query))
-        });
-        deepest_overlap(held)
+impl Part {
+    /// A problem of it, with its name.
+    fn named(&self, problem: &Problem) -> Problem {
+        Problem {
+            message: format!("{}: {}", self.name, problem.message),
+            ..problem.clone()
+        }
     }
 }
 
@@ -292,6 +204,81 @@ impl std::fmt::Debug for Merged {
 }
 
 impl Shared {
+    fn summary_of(&self, parts: &[Arc<Summary>]) -> Summary {
+        let mut all = Summary::empty("");
+        let mut formats = BTreeSet::new();
+        let mut profiles = BTreeSet::new();
+        let mut libraries = BTreeSet::new();
+        let mut counts: Vec<Option<u64>> = Vec::new();
+        all.problems.clone_from(&self.problems);
+        for (index, (part, summary)) in self.parts.iter().zip(parts).enumerate() {
+            formats.insert(summary.format.clone());
+            profiles.insert(summary.profile.clone());
+            libraries.insert(summary.library.clone());
+            all.size += summary.size;
+            all.range = all.range.cover(summary.range);
+            all.messages = all.messages.zip(summary.messages).map(|(a, b)| a + b);
+            all.chunks += summary.chunks;
+            for (name, chunks) in &summary.compression {
+                *all.compression.entry(name.clone()).or_default() += chunks;
+            }
+            for entry in &summary.channels {
+                let place = self.lock_channels().intern(&entry.channel) as usize;
+                if counts.len() <= place {
+                    counts.resize(place + 1, Some(0));
+                }
+                counts[place] = counts[place].zip(entry.messages).map(|(a, b)| a + b);
+            }
+            all.attachments
+                .extend(summary.attachments.iter().map(|entry| AttachmentEntry {
+                    offset: offset_of(index, entry.offset),
+                    ..entry.clone()
+                }));
+            all.metadata
+                .extend(summary.metadata.iter().map(|entry| MetadataEntry {
+                    offset: offset_of(index, entry.offset),
+                    ..entry.clone()
+                }));
+            if let Some(recent) = &summary.recent {
+                all.recent = Some(
+                    all.recent
+                        .take()
+                        .map_or_else(|| recent.clone(), |others| others.and(recent)),
+                );
+            }
+            all.problems
+                .extend(summary.problems.iter().map(|problem| part.named(problem)));
+        }
+        let join = |names: BTreeSet<String>| {
+            let names = names.into_iter().filter(|name| !name.is_empty());
+            names.collect::<Vec<_>>().join("+")
+        };
+        all.format = join(formats);
+        all.library = join(libraries);
+        // A profile holds for all parts, or there is none.
+        all.profile = match profiles.len() {
+            1 => join(profiles),
+            _ => String::new(),
+        };
+        let channels = self.lock_channels().snapshot();
+        all.channels = channels
+            .iter()
+            .zip(counts)
+            .map(|(channel, messages)| ChannelSummary {
+                channel: Arc::clone(channel),
+                messages,
+            })
+            .collect();
+        all
+    }
+
+    /// The channel of all parts that this one of a part is.
+    fn channel(&self, channel: &Arc<Channel>) -> Arc<Channel> {
+        let mut channels = self.lock_channels();
+        let place = channels.intern(channel) as usize;
+        Arc::clone(&channels.all[place])
+    }
+
     fn lock_channels(&self) -> std::sync::MutexGuard<'_, Channels> {
         self.channels.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use asof_core::SourceError;
+use asof_core::{Source, SourceError};
 
 use crate::file::{Format, FormatFile};
 #[cfg(feature = "remote")]
@@ -13,9 +13,9 @@ use crate::options::worth_telling;
 use crate::remote::RemoteFile;
 use crate::storage::{Storage, open_storage};
 use crate::unpacked::{Unpacked, unpack};
-use crate::{BagFile, Db3File, GrowingMcapFile, McapFile, OpenOptions, Recording, UlogFile};
+use crate::{BagFile, Db3File, GrowingMcapFile, McapFile, OpenOptions, UlogFile};
 
-type Opened = Result<Box<dyn Recording>, SourceError>;
+type Opened = Result<Box<dyn Source>, SourceError>;
 
 /// Where a file is.
 pub(super) enum Location<'a> {

@@ -3,18 +3,18 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use asof_core::{Problem, ProblemKind, SourceError};
+use asof_core::{Problem, ProblemKind, Source, SourceError};
 
 use super::file::open_file;
 use crate::folder::{MAX_FOLDER_DEPTH, METADATA, existing, parts_by_metadata, recordings_in};
 use crate::kind::{Kind, kind_of};
-use crate::{Merged, OpenOptions, Recording};
+use crate::{Merged, OpenOptions};
 
 /// A ROS 2 bag, or all recordings in a folder and its subfolders.
 pub(super) fn open_folder(
     folder: &Path,
     options: &OpenOptions,
-) -> Result<Box<dyn Recording>, SourceError> {
+) -> Result<Box<dyn Source>, SourceError> {
     let mut problems = Vec::new();
     let files = match parts_by_metadata(&folder.join(METADATA))? {
         Some(listed) => match existing(folder, listed, &mut problems) {
@@ -42,7 +42,7 @@ pub(super) fn open_folder(
 pub(super) fn open_described(
     path: &Path,
     options: &OpenOptions,
-) -> Option<Result<Box<dyn Recording>, SourceError>> {
+) -> Option<Result<Box<dyn Source>, SourceError>> {
     let name = path.file_name()?.to_str()?;
     let stem = match name.strip_suffix(METADATA)? {
         "" => None,
@@ -56,7 +56,7 @@ fn open_by_description(
     path: &Path,
     stem: Option<&str>,
     options: &OpenOptions,
-) -> Result<Box<dyn Recording>, SourceError> {
+) -> Result<Box<dyn Source>, SourceError> {
     let unreadable = |reason: &str| SourceError::Unreadable {
         place: path.display().to_string(),
         reason: reason.to_owned(),
@@ -93,7 +93,7 @@ fn open_by_description(
 }
 
 /// One of several files, and whether it could be opened.
-pub(super) type Part = (PathBuf, Result<Box<dyn Recording>, SourceError>);
+pub(super) type Part = (PathBuf, Result<Box<dyn Source>, SourceError>);
 
 fn opened(files: Vec<PathBuf>, options: &OpenOptions) -> impl Iterator<Item = Part> {
     files.into_iter().filter_map(|file| {
@@ -112,7 +112,7 @@ pub(super) fn as_one(
     opened: impl IntoIterator<Item = Part>,
     mut problems: Vec<Problem>,
     nothing: impl FnOnce(&[Problem]) -> SourceError,
-) -> Result<Box<dyn Recording>, SourceError> {
+) -> Result<Box<dyn Source>, SourceError> {
     let mut parts = Vec::new();
     let mut last_error = None;
     for (file, opened) in opened {

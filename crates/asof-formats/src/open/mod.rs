@@ -7,9 +7,9 @@ mod remote;
 
 use std::path::Path;
 
-use asof_core::SourceError;
+use asof_core::{Source, SourceError};
 
-use crate::{Merged, OpenOptions, Recording, without_secrets};
+use crate::{Merged, OpenOptions, without_secrets};
 #[cfg(feature = "remote")]
 pub(crate) use remote::open_remote_file;
 
@@ -25,7 +25,7 @@ pub const REMOTE_SCHEMES: [&str; 9] = [
 ///
 /// # Errors
 /// When it cannot be read, or asof does not support it; the error says what it is.
-pub fn open(place: impl AsRef<Path>) -> Result<Box<dyn Recording>, SourceError> {
+pub fn open(place: impl AsRef<Path>) -> Result<Box<dyn Source>, SourceError> {
     open_with(place, &OpenOptions::default())
 }
 
@@ -36,7 +36,7 @@ pub fn open(place: impl AsRef<Path>) -> Result<Box<dyn Recording>, SourceError> 
 pub fn open_with(
     place: impl AsRef<Path>,
     options: &OpenOptions,
-) -> Result<Box<dyn Recording>, SourceError> {
+) -> Result<Box<dyn Source>, SourceError> {
     let path = place.as_ref();
     if let Some(address) = remote_address(path) {
         #[cfg(feature = "remote")]
@@ -60,7 +60,7 @@ pub fn open_with(
 pub fn open_all<P: AsRef<Path>>(
     places: &[P],
     options: &OpenOptions,
-) -> Result<Box<dyn Recording>, SourceError> {
+) -> Result<Box<dyn Source>, SourceError> {
     match places {
         [] => Err(SourceError::Unreadable {
             place: "(nothing)".into(),

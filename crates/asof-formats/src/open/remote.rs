@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use asof_core::{Problem, ProblemKind, SourceError};
+use asof_core::{Problem, ProblemKind, Source, SourceError};
 use object_store::Error;
 
 use super::file::{Location, open_at};
@@ -12,16 +12,13 @@ use super::folder::{Part, as_one};
 use crate::folder::{METADATA, is_hidden_name, is_named_recording, listed_in, names_of_part};
 use crate::remote::{RemoteFile, RemotePlace};
 use crate::storage::{REQUESTS_IN_FLIGHT, Storage};
-use crate::{OpenOptions, Recording, without_secrets};
+use crate::{OpenOptions, without_secrets};
 
 /// The largest bag description that is read.
 const LONGEST_DESCRIPTION: u64 = 64 << 20;
 
 /// Opens an address.
-pub(super) fn open(
-    address: &str,
-    options: &OpenOptions,
-) -> Result<Box<dyn Recording>, SourceError> {
+pub(super) fn open(address: &str, options: &OpenOptions) -> Result<Box<dyn Source>, SourceError> {
     let place = RemotePlace::of(address)?;
     if place.is_folder() {
         return open_folder(&place, options);
@@ -49,7 +46,7 @@ pub(super) fn open(
 pub(crate) fn open_remote_file(
     file: RemoteFile,
     options: &OpenOptions,
-) -> Result<Box<dyn Recording>, SourceError> {
+) -> Result<Box<dyn Source>, SourceError> {
     let name = file.name().to_owned();
     open_at(Location::Server(Box::new(file)), name, options)
 }
@@ -63,10 +60,7 @@ fn description(file: &RemoteFile) -> Result<Option<Vec<String>>, SourceError> {
     Ok(std::str::from_utf8(&text).ok().and_then(listed_in))
 }
 
-fn open_folder(
-    place: &RemotePlace,
-    options: &OpenOptions,
-) -> Result<Box<dyn Recording>, SourceError> {
+fn open_folder(place: &RemotePlace, options: &OpenOptions) -> Result<Box<dyn Source>, SourceError> {
     if place.is_in_bucket() {
         let paths = place.list().map_err(|error| place.unreadable(&error))?;
         return open_listed(place, &paths, options);
@@ -99,7 +93,7 @@ fn open_described(
     listed: &[String],
     address_of: impl Fn(&str) -> String + Sync,
     options: &OpenOptions,
-) -> Result<Box<dyn Recording>, SourceError> {
+) -> Result<Box<dyn Source>, SourceError> {
     let mut problems = Vec::new();
     let mut parts = Vec::new();
     let found = at_once(listed, |name| open_listed_part(name, &address_of, options));
@@ -141,7 +135,7 @@ fn open_listed(
     place: &RemotePlace,
     paths: &[String],
     options: &OpenOptions,
-) -> Result<Box<dyn Recording>, SourceError> {
+) -> Result<Box<dyn Source>, SourceError> {
     let mut problems = Vec::new();
     for path in paths {
         let Some(folder) = path

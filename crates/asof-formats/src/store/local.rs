@@ -5,12 +5,12 @@ use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use asof_core::{SourceError, Stamp};
+use asof_core::{Source, SourceError, Stamp};
 use bytes::Bytes;
 
 use super::{Listing, Replaced, StoredFile};
 use crate::folder::{is_hidden_name, is_named_recording};
-use crate::{MappedFile, OpenOptions, Recording, Storage, open_with};
+use crate::{MappedFile, OpenOptions, Storage, open_with};
 
 #[derive(Debug)]
 pub(super) struct LocalStore {
@@ -68,7 +68,7 @@ impl LocalStore {
         &self,
         file: &StoredFile,
         options: &OpenOptions,
-    ) -> Result<Box<dyn Recording>, SourceError> {
+    ) -> Result<Box<dyn Source>, SourceError> {
         open_with(self.path_of(&file.path), options)
     }
 

@@ -6,10 +6,10 @@ mod remote;
 
 use std::path::Path;
 
-use asof_core::{SourceError, Stamp};
+use asof_core::{Source, SourceError, Stamp};
 use bytes::Bytes;
 
-use crate::{OpenOptions, REMOTE_SCHEMES, Recording, Storage, without_secrets};
+use crate::{OpenOptions, REMOTE_SCHEMES, Storage, without_secrets};
 use local::LocalStore;
 #[cfg(feature = "remote")]
 use remote::{RemoteStore, RemoteVersion};
@@ -189,7 +189,7 @@ impl Store {
         &self,
         file: &StoredFile,
         options: &OpenOptions,
-    ) -> Result<Box<dyn Recording>, SourceError> {
+    ) -> Result<Box<dyn Source>, SourceError> {
         forward!(self, store => store.open(file, options))
     }
 
@@ -203,7 +203,7 @@ impl Store {
         &self,
         file: &StoredFile,
         options: &OpenOptions,
-    ) -> Result<(Box<dyn Recording>, Vec<FilePiece>), SourceError> {
+    ) -> Result<(Box<dyn Source>, Vec<FilePiece>), SourceError> {
         match &self.0 {
             Inner::Local(store) => Ok((store.open(file, options)?, Vec::new())),
             #[cfg(feature = "remote")]
@@ -229,7 +229,7 @@ impl Store {
         file: &StoredFile,
         pieces: Vec<FilePiece>,
         options: &OpenOptions,
-    ) -> Result<Box<dyn Recording>, SourceError> {
+    ) -> Result<Box<dyn Source>, SourceError> {
         match &self.0 {
             Inner::Local(store) => store.open(file, options),
             #[cfg(feature = "remote")]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use asof_core::{SourceError, Stamp};
+use asof_core::{Source, SourceError, Stamp};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use object_store::path::Path as ObjectPath;
@@ -16,7 +16,7 @@ use crate::open::open_remote_file;
 use crate::remote::{
     Noted, RETRY_TIME, RemoteFile, RemotePlace, failed, in_time, too_many_than, wait,
 };
-use crate::{OpenOptions, Recording, Storage};
+use crate::{OpenOptions, Storage};
 
 /// A folder of a bucket or a web server.
 pub(crate) struct RemoteStore {
@@ -78,7 +78,7 @@ impl RemoteStore {
         &self,
         file: &StoredFile,
         options: &OpenOptions,
-    ) -> Result<Box<dyn Recording>, SourceError> {
+    ) -> Result<Box<dyn Source>, SourceError> {
         open_remote_file(self.file(file), options)
     }
 
@@ -86,7 +86,7 @@ impl RemoteStore {
         &self,
         file: &StoredFile,
         options: &OpenOptions,
-    ) -> Result<(Box<dyn Recording>, Vec<FilePiece>), SourceError> {
+    ) -> Result<(Box<dyn Source>, Vec<FilePiece>), SourceError> {
         let noted = Arc::new(Noted::new());
         let recording = open_remote_file(self.file(file).noting(&noted), options)?;
         Ok((recording, noted.take()))
@@ -97,7 +97,7 @@ impl RemoteStore {
         file: &StoredFile,
         pieces: Vec<FilePiece>,
         options: &OpenOptions,
-    ) -> Result<Box<dyn Recording>, SourceError> {
+    ) -> Result<Box<dyn Source>, SourceError> {
         open_remote_file(self.file(file).with_pieces(pieces), options)
     }
 

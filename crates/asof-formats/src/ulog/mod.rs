@@ -11,13 +11,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use asof_core::{
-    Channel, ChannelSummary, MetadataEntry, Problem, ProblemKind, Row, SourceError, Summary,
-    TimeRange,
+    Channel, ChannelSummary, MetadataEntry, Problem, ProblemKind, Progress, Row, SectionEntry,
+    SourceError, Summary, TimeRange, check_by_reading,
 };
 
+use crate::counts::counted_channels;
 use crate::file::{Format, FormatFile, StoredFormat};
 use crate::options::OpenOptions;
-use crate::recording::{Progress, SectionEntry, check_by_reading, counted_channels, has_none};
 use crate::report::Report;
 use crate::sections::{Loaded, Sections, Wanted, order_of};
 use crate::storage::Storage;
@@ -56,7 +56,7 @@ impl Format for Ulog {
 
     fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
         if entry.name != INFORMATION || self.info.is_empty() {
-            return Err(has_none(self.name(), "metadata", &entry.name));
+            return Err(SourceError::without(self.name(), "metadata", &entry.name));
         }
         Ok(self.info.clone())
     }

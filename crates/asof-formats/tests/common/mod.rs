@@ -9,7 +9,7 @@ pub mod ulogs;
 use std::path::PathBuf;
 
 use asof_core::{Message, Query, Source, Stamp, Topics};
-use asof_formats::{McapFile, Recording};
+use asof_formats::McapFile;
 
 /// The folder with recordings from elsewhere, if it is there; says so where it is not.
 pub fn test_data() -> Option<PathBuf> {
@@ -140,7 +140,7 @@ pub fn exercise(bytes: Vec<u8>) -> usize {
 }
 
 /// Does everything that can be done with a recording that opened; how many messages it has.
-pub fn exercise_recording(file: &dyn Recording) -> usize {
+pub fn exercise_recording(file: &dyn Source) -> usize {
     let summary = file.summary();
     let mut seen = 0;
     for batch in file

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use asof_core::{Problem, Query, Stamp, TimeRange};
-use asof_formats::{ConvertOptions, McapWriterOptions, Recording as _};
+use asof_formats::{ConvertOptions, McapWriterOptions};
 use serde::Serialize;
 
 use super::writing::{folder_of, refuse_input, refuse_other_format, write};
@@ -199,7 +199,7 @@ impl SplitOptions {
             ..query.clone()
         };
         // The first message of an unordered recording is found by sorting all of it.
-        if recording.bytes_held_by_order(&rest) > ConvertOptions::default().memory {
+        if recording.source().bytes_held_by_order(&rest) > ConvertOptions::default().memory {
             return Ok(Some(from));
         }
         let mut first = None;
