@@ -14,6 +14,8 @@ class Latest {
     static_assert(N >= 2 && (N & (N - 1)) == 0, "the number of slots must be a power of two, at least 2");
     using Word = detail::Word;
     static constexpr std::size_t words = (sizeof(T) + 7) / 8;
+    // How many words belong to the value entirely, and how many bytes of the last one, if it does not.
+    static constexpr std::size_t whole = sizeof(T) / 8, rest = sizeof(T) % 8;
 
     // While the mark is g and the head has reached g, the contents are generation g, complete. The mark changes before
     // the contents do.
@@ -32,38 +34,61 @@ class Latest {
     // For the writer: writes the generation after `last` and returns it.
     Word publish(Word last, const T& value, std::uint64_t stamp) {
         const Word generation = last + 1;
-        Word copy[words] = {};
-        std::memcpy(copy, &value, sizeof(T));
+        const auto* from = reinterpret_cast<const unsigned char*>(&value);
         Slot& slot = slots_[generation & (N - 1)];
         slot.mark.store(generation, std::memory_order_release);
         std::atomic_thread_fence(std::memory_order_release);
         slot.stamp.store(stamp, std::memory_order_relaxed);
-        for (std::size_t i = 0; i < words; ++i) slot.value[i].store(copy[i], std::memory_order_relaxed);
+        for (std::size_t i = 0; i < whole; ++i) {
+            Word word;
+            std::memcpy(&word, from + 8 * i, 8);
+            slot.value[i].store(word, std::memory_order_relaxed);
+        }
+        if constexpr (rest != 0) {
+            Word word = 0;
+            std::memcpy(&word, from + 8 * whole, rest);
+            slot.value[whole].store(word, std::memory_order_relaxed);
+        }
         head_.word.store(generation, std::memory_order_release);
         return generation;
     }
 
     // The newest value; nothing before the first.
     std::optional<Sample<T>> newest() const {
+        // Copied once, into what is returned.
+        std::optional<Sample<T>> sample{std::in_place};
         for (;;) {
             const Word generation = this->generation();
-            if (generation == 0) return std::nullopt;
-            if (auto sample = at(generation)) return sample;
+            if (generation != 0 && !copy(generation, *sample)) continue;
+            if (generation == 0) sample.reset();
+            return sample;
         }
     }
 
     // The value of a generation that the head has reached; nothing if its slot was reused for a newer one.
     std::optional<Sample<T>> at(Word generation) const {
-        const Slot& slot = slots_[generation & (N - 1)];
-        Word copy[words];
-        const Word stamp = slot.stamp.load(std::memory_order_relaxed);
-        for (std::size_t i = 0; i < words; ++i) copy[i] = slot.value[i].load(std::memory_order_relaxed);
-        std::atomic_thread_fence(std::memory_order_acquire);
-        if (slot.mark.load(std::memory_order_relaxed) != generation) return std::nullopt;
         std::optional<Sample<T>> sample{std::in_place};
-        std::memcpy(&sample->value, copy, sizeof(T));
-        sample->meta = {generation, stamp};
+        if (!copy(generation, *sample)) sample.reset();
         return sample;
+    }
+
+  private:
+    // False if the slot was reused meanwhile: then what was copied is to be discarded.
+    bool copy(Word generation, Sample<T>& sample) const {
+        const Slot& slot = slots_[generation & (N - 1)];
+        const Word stamp = slot.stamp.load(std::memory_order_relaxed);
+        auto* to = reinterpret_cast<unsigned char*>(&sample.value);
+        for (std::size_t i = 0; i < whole; ++i) {
+            const Word word = slot.value[i].load(std::memory_order_relaxed);
+            std::memcpy(to + 8 * i, &word, 8);
+        }
+        if constexpr (rest != 0) {
+            const Word word = slot.value[whole].load(std::memory_order_relaxed);
+            std::memcpy(to + 8 * whole, &word, rest);
+        }
+        std::atomic_thread_fence(std::memory_order_acquire);
+        sample.meta = {generation, stamp};
+        return slot.mark.load(std::memory_order_relaxed) == generation;
     }
 };
 
