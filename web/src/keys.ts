@@ -57,11 +57,12 @@ function search(): void {
 }
 
 const MOUSE = [
+  ["click on a field's name", "Plot the field, alone or over another"],
   ["wheel on a plot", "Zoom into the time; with shift, into the values"],
   ["drag on a plot", "Move along the time"],
   ["click on a plot", "Go to that time"],
   ["double click", "Show all of it"],
-  ["click in 3D", "Show the message of what is there"],
+  ["click in 3D", "Show the message of the object"],
   ["arrows in 3D", "Turn the view; with shift, move it; + and − go nearer and away, f looks at everything"],
 ];
 

@@ -101,7 +101,7 @@ export class Layout {
     return [...this.panels.keys()].find((one) => shapeOf(one) === shapeOf(tree)) ?? tree;
   }
 
-  /** A running robot shows more and more of itself: so does a layout that nobody has changed. */
+  /** A running robot may publish more topics later. A layout that was not edited follows them. */
   private suggest(): void {
     if (this.isOwn) return;
     const next = first(this.context.summary);

@@ -17,5 +17,8 @@ export function peek(context: Context, topic: string, x: number, y: number): voi
   document.body.append(box);
   box.showPopover();
   box.style.left = `${Math.max(4, Math.min(x + 8, innerWidth - box.offsetWidth - 4))}px`;
-  box.style.top = `${Math.max(4, Math.min(y + 8, innerHeight - box.offsetHeight - 4))}px`;
+  // It grows when the message comes: away from the nearer edge of the window.
+  const isBelow = y < innerHeight / 2;
+  box.style[isBelow ? "top" : "bottom"] = `${(isBelow ? y : innerHeight - y) + 8}px`;
+  box.style.maxHeight = `${(isBelow ? innerHeight - y : y) - 16}px`;
 }

@@ -89,7 +89,7 @@ function byNamespace(entries: Entry[]): HTMLElement[] {
   });
 }
 
-/** The names of the fields of all topics, read when somebody searches. */
+/** The names of the fields of all topics, read for the first search. */
 function fieldNames(topics: () => string[]) {
   const known = new Map<string, string>();
   const read = async () => {

@@ -645,7 +645,7 @@ function pick(element: HTMLElement, take: (x: number, y: number, event: PointerE
   });
 }
 
-/** Where a robot is of which nobody knows the shape, and where it looks: the sign that maps use. */
+/** The position and heading of a robot without a description, as an arrow head. */
 function chevron(): three.Mesh {
   const shape = new three.Shape([new three.Vector2(0.42, 0), new three.Vector2(-0.28, 0.26), new three.Vector2(-0.14, 0), new three.Vector2(-0.28, -0.26)]);
   const mesh = new three.Mesh(
