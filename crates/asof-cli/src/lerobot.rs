@@ -14,7 +14,7 @@ use super::failure::Usage;
 use super::place::robots_in;
 use super::screen::{Screen, output};
 use super::signals;
-use asof::lerobot::{DatasetMap, Exported, LerobotError, export};
+use asof::lerobot::{DatasetMap, Exported, LerobotError, append, export};
 use asof::text::counted;
 use asof::text::quoted;
 
@@ -30,7 +30,7 @@ use asof::text::quoted;
 ///   tolerance = "100ms"           # the largest distance to a message
 ///
 ///   [features]
-///   "observation.state" = ["/joint_states.position"]
+///   "observation.state" = ["/joint_states.position"]       # or of single joints: "/joint_states.position[shoulder]"
 ///   "observation.images.front" = "/camera/image"
 ///   action = { paths = ["/cmd_vel.linear.x", "/cmd_vel.angular.z"], method = "interpolated" }
 ///
@@ -46,6 +46,7 @@ use asof::text::quoted;
     after_help = "\
 Examples:
   asof lerobot run.mcap -o dataset --config map.toml
+  asof lerobot tuesday.mcap -o dataset --config map.toml --append
   asof lerobot monday/*.mcap s3://robots/tuesday.mcap -o dataset --config map.toml --json"
 )]
 pub struct Lerobot {
@@ -56,6 +57,10 @@ pub struct Lerobot {
     /// The folder to make
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
+
+    /// Add to a dataset that the same map has made
+    #[arg(long)]
+    append: bool,
 
     /// The map of topics to features, in TOML
     #[arg(long, value_name = "MAP.toml")]
@@ -91,7 +96,8 @@ impl Lerobot {
         let over = Arc::clone(&is_over);
         signals::on_end(move |_| over.store(true, Ordering::Relaxed))?;
         let bar = screen.progress(recordings.len() as u64, BAR);
-        let made = export(&recordings, &self.output, &map, &mut |progress| {
+        let write = if self.append { append } else { export };
+        let made = write(&recordings, &self.output, &map, &mut |progress| {
             bar.set_position(progress.recordings.0 as u64);
             bar.set_message(counted(progress.frames, "frame"));
             if is_over.load(Ordering::Relaxed) {

@@ -19,7 +19,6 @@ impl From<AlignError> for Failure {
             AlignError::Rows(rows) => rows.into(),
             AlignError::Source(source) => source.into(),
             AlignError::NoStamp { .. } => Failure::new("FieldError", error),
-            AlignError::TooLarge { .. } => Failure::new("TooLargeError", error),
             error => Failure::new("AlignError", error),
         }
     }
@@ -110,7 +109,8 @@ fn table(recording: Heeding, aligned: Aligned) -> Table {
     let schema = Arc::clone(aligned.schema());
     Table::new(schema, move |rows, lost| {
         let lost = Arc::clone(lost);
-        let mut batches = aligned.clone().with_rows(rows).read(&recording)?;
+        let source = Arc::new(Heeding(Arc::clone(&recording.0)));
+        let mut batches = aligned.clone().with_rows(rows).read(source)?;
         let rows = std::iter::from_fn(move || {
             let next = batches.next();
             lost.store(batches.left_out(), Ordering::Relaxed);

@@ -18,6 +18,7 @@ impl From<LerobotError> for Failure {
             LerobotError::Align(error) => error.into(),
             LerobotError::NoTopic { .. } => Failure::new("TopicError", error),
             LerobotError::NoPath { .. }
+            | LerobotError::NoJoint { .. }
             | LerobotError::NotNumbers { .. }
             | LerobotError::Uneven { .. } => Failure::new("FieldError", error),
             LerobotError::Map(_) => Failure::new("MapError", error),

@@ -22,6 +22,7 @@
 //! ```
 
 mod anchor;
+mod held;
 mod side;
 
 use std::collections::BTreeMap;
@@ -36,6 +37,7 @@ use asof_decode::RowsError;
 pub use asof_align::{LATENESS, On, Pick, Rule, UnknownWord, between};
 
 use anchor::{Anchor, AnchorRows};
+pub use held::SourceRef;
 use side::{LoadedSide, Side};
 
 /// How topics are put side by side.
@@ -52,12 +54,13 @@ pub struct AlignOptions {
     pub range: TimeRange,
     /// A batch has at most this many rows.
     pub rows: usize,
-    /// The memory limit of the topics that are looked up, in bytes.
+    /// How many bytes of the topics that are looked up are held at once. Their times are held beside it, 16 bytes for each
+    /// message; values that do not fit are read again as rows need them.
     pub most_bytes: usize,
 }
 
 impl Default for AlignOptions {
-    /// The nearest message at any distance, with all columns; at most 2 GB are held.
+    /// The nearest message at any distance, with all columns; 256 MB are held.
     fn default() -> Self {
         AlignOptions {
             rule: Rule::nearest(),
@@ -65,7 +68,7 @@ impl Default for AlignOptions {
             columns: BTreeMap::new(),
             range: TimeRange::ALL,
             rows: 64 << 10,
-            most_bytes: 2 << 30,
+            most_bytes: 256 << 20,
         }
     }
 }
@@ -86,15 +89,13 @@ pub enum AlignError {
         /// The topic.
         topic: String,
     },
-    /// The topics need more memory than the limit.
+    /// A source that grows dropped messages while they were read.
     #[error(
-        "the messages on {topic} take more than the {most} bytes that may be held; choose fewer columns, or a shorter time"
+        "the messages on {topic} changed while they were read; record them, and read the recording"
     )]
-    TooLarge {
+    Changed {
         /// The topic.
         topic: String,
-        /// The limit, in bytes.
-        most: usize,
     },
     /// The rate is out of range.
     #[error("{hz} is not a rate: it is more than 0 and at most 1,000,000,000 per second")]
@@ -229,20 +230,29 @@ impl Aligned {
         self
     }
 
-    /// Loads the topics that are looked up into memory, then yields rows on demand.
+    /// Reads the times of the topics that are looked up, then yields rows on demand.
     ///
     /// # Errors
-    /// When the source cannot be read, or the topics do not fit into memory.
-    pub fn read(&self, source: &dyn Source) -> Result<AlignedRows, AlignError> {
+    /// When the source cannot be read.
+    pub fn read<'a>(
+        &self,
+        source: impl Into<SourceRef<'a>>,
+    ) -> Result<AlignedRows<'a>, AlignError> {
+        let source = source.into();
         let mut left_out = 0;
-        let mut room = self.options.most_bytes;
+        let most_bytes = self.options.most_bytes / self.sides.len().max(1);
         let mut sides = Vec::with_capacity(self.sides.len());
         for side in &self.sides {
-            sides.push(side.load(source, &self.options, &mut room, &mut left_out)?);
+            sides.push(side.load(source.get(), &self.options, most_bytes, &mut left_out)?);
         }
+        // A batch of large rows has fewer of them.
+        let bytes_per_row = sides.iter().map(LoadedSide::bytes_per_row).sum::<usize>();
+        let most_rows = self.options.most_bytes / bytes_per_row.max(1);
+        let rows = self.options.rows.min(most_rows.max(1));
         Ok(AlignedRows {
             schema: Arc::clone(&self.schema),
-            rows: self.anchor.read(source, self.options.rows)?,
+            rows: self.anchor.read(source.get(), rows)?,
+            source,
             sides,
             rule: self.options.rule,
             left_out,
@@ -251,15 +261,16 @@ impl Aligned {
 }
 
 /// The rows of an [`Aligned`], batch by batch.
-pub struct AlignedRows {
+pub struct AlignedRows<'a> {
     schema: SchemaRef,
+    source: SourceRef<'a>,
     rows: AnchorRows,
     sides: Vec<LoadedSide>,
     rule: Rule,
     left_out: u64,
 }
 
-impl AlignedRows {
+impl AlignedRows<'_> {
     /// Messages skipped so far: without a stamp, or not decodable.
     pub fn left_out(&self) -> u64 {
         self.left_out + self.rows.left_out()
@@ -272,7 +283,7 @@ impl AlignedRows {
         ));
         all.extend(columns);
         for side in &mut self.sides {
-            let (offsets, columns) = side.rows(times, self.rule)?;
+            let (offsets, columns) = side.rows(self.source.get(), times, self.rule)?;
             all.push(Arc::new(Int64Array::from(offsets)));
             all.extend(columns);
         }
@@ -280,7 +291,7 @@ impl AlignedRows {
     }
 }
 
-impl Iterator for AlignedRows {
+impl Iterator for AlignedRows<'_> {
     type Item = Result<RecordBatch, AlignError>;
 
     fn next(&mut self) -> Option<Self::Item> {

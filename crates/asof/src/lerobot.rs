@@ -21,10 +21,12 @@
 //! # Ok::<(), asof::lerobot::LerobotError>(())
 //! ```
 
+mod base;
 mod cameras;
 mod data;
 mod episodes;
 mod ffmpeg;
+mod joints;
 mod map;
 mod meta;
 mod mp4;
@@ -43,6 +45,7 @@ use asof_core::{Source, SourceError, Stamp};
 use crate::align::AlignError;
 use crate::{Error, Recording};
 
+use base::Base;
 pub use ffmpeg::command as ffmpeg_command;
 pub use map::{DatasetMap, Episodes, Feature};
 pub use mp4::{Mp4, Parameters};
@@ -120,7 +123,8 @@ pub enum LerobotError {
     },
     /// A list changes its length.
     #[error(
-        "'{path}' has {one} numbers in one message and {other} in another; a feature has one shape"
+        "'{path}' has {one} numbers in one message and {other} in another; a feature has one shape{}",
+        joints::hint(path)
     )]
     Uneven {
         /// The path.
@@ -129,6 +133,16 @@ pub enum LerobotError {
         one: usize,
         /// How many there are in another message.
         other: usize,
+    },
+    /// No message has a joint.
+    #[error("there is no joint '{joint}' for '{path}'; there are {joints}")]
+    NoJoint {
+        /// The path.
+        path: String,
+        /// The joint.
+        joint: String,
+        /// The joints that there are.
+        joints: String,
     },
     /// A feature changes its shape.
     #[error("'{feature}' is {found}, and was {known} before; a feature has one shape")]
@@ -204,6 +218,9 @@ pub enum LerobotError {
     /// Arrow rejected the rows, which is a defect of this crate.
     #[error("cannot make rows: {0}")]
     Arrow(#[from] ArrowError),
+    /// A dataset cannot be appended to.
+    #[error("{0}")]
+    Other(String),
     /// The caller stopped it.
     #[error("interrupted; nothing was written")]
     Interrupted,
@@ -234,6 +251,27 @@ pub fn export(
 ) -> Result<Exported, LerobotError> {
     let opened = recordings.iter().map(|places| crate::open_all(places));
     export_all(opened, folder, map, progress)
+}
+
+/// Adds recordings to a dataset of the same map, which LeRobot may have made. The dataset is complete at every moment; where
+/// there is none yet, it is made. What is returned is said of the new episodes alone.
+///
+/// # Errors
+/// As [`export`], or when the dataset has another rate, other features, or features of another shape.
+pub fn append(
+    recordings: &[Vec<PathBuf>],
+    folder: &Path,
+    map: &DatasetMap,
+    progress: &mut dyn FnMut(ExportProgress) -> ControlFlow<()>,
+) -> Result<Exported, LerobotError> {
+    if !folder.join("meta").exists() {
+        return export(recordings, folder, map, progress);
+    }
+    let base = Base::read(folder, map)?;
+    let opened = recordings.iter().map(|places| crate::open_all(places));
+    let (making, exported) = make(opened, folder, map, base, progress)?;
+    base::join(making.path(), folder)?;
+    Ok(exported)
 }
 
 impl Recording {
@@ -269,10 +307,23 @@ fn export_all(
     if !is_free {
         let taken = io::Error::new(
             io::ErrorKind::AlreadyExists,
-            "it exists and is not empty; name another folder",
+            "it exists and is not empty; name another folder, or append to it",
         );
         return Err(failed(folder, &taken));
     }
+    let (making, exported) = make(recordings, folder, map, Base::default(), progress)?;
+    place(making, folder)?;
+    Ok(exported)
+}
+
+/// Makes the episodes of recordings in a folder beside that of the dataset.
+fn make(
+    recordings: impl ExactSizeIterator<Item = Result<Recording, SourceError>>,
+    folder: &Path,
+    map: &DatasetMap,
+    base: Base,
+    progress: &mut dyn FnMut(ExportProgress) -> ControlFlow<()>,
+) -> Result<(tempfile::TempDir, Exported), LerobotError> {
     let parent = match folder.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -280,7 +331,7 @@ fn export_all(
     std::fs::create_dir_all(parent).map_err(|error| failed(parent, &error))?;
     let making = tempfile::Builder::new().prefix(".asof-").tempdir_in(parent);
     let making = making.map_err(|error| failed(parent, &error))?;
-    let mut dataset = Dataset::new(making.path(), map);
+    let mut dataset = Dataset::new(making.path(), map, base);
     let total = recordings.len();
     for (at, recording) in recordings.enumerate() {
         let recording = recording?;
@@ -294,8 +345,7 @@ fn export_all(
         dataset.add(&recording, &mut told)?;
     }
     let exported = dataset.finish()?;
-    place(making, folder)?;
-    Ok(exported)
+    Ok((making, exported))
 }
 
 /// Moves a folder to its target, with the permissions of a folder that was created there.

@@ -198,7 +198,8 @@ impl Recording {
     fn aligned(&self, aligned: Aligned) -> Table {
         let recording = self.clone();
         Table::new(Arc::clone(aligned.schema()), move |rows, lost| {
-            let mut batches = aligned.clone().with_rows(rows).read(&recording)?;
+            let source = Arc::new(recording.clone());
+            let mut batches = aligned.clone().with_rows(rows).read(source)?;
             let lost = Arc::clone(lost);
             Ok(std::iter::from_fn(move || {
                 let batch = batches.next();

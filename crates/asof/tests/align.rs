@@ -255,16 +255,56 @@ fn what_cannot_be_is_said() {
     ));
     let error = Aligned::join(&source, "/a", &["/c"], AlignOptions::default()).expect_err("no /c");
     assert_eq!(error.to_string(), "there is no topic /c; there are /a, /b");
-    let options = AlignOptions {
-        most_bytes: 10,
-        ..AlignOptions::default()
-    };
-    let aligned = Aligned::join(&source, "/a", &["/b"], options).expect("a table");
-    let error = aligned.read(&source).err().expect("too much");
-    assert!(
-        error.to_string().contains("/b take more than the 10 bytes"),
-        "{error}"
-    );
+}
+
+/// 4,000 messages on each topic; those on /b are recorded after later ones now and then, some of them after very many.
+fn long() -> Vec<Said> {
+    let mut seed = 11;
+    let mut said: Vec<Said> = Vec::new();
+    for at in 1..=4000_i64 {
+        let late = match at % 500 {
+            499 => 25_000,
+            _ => 30 * i64::try_from(random(&mut seed, 20)).expect("small"),
+        };
+        said.push(("/a", 10 * at, 10 * at + 3, at as f64));
+        said.push(("/b", 10 * at + 5, (10 * at + 5 - late).max(1), at as f64));
+    }
+    said
+}
+
+#[test]
+fn what_is_not_held_is_read_again_and_gives_the_same_rows() {
+    let source = recording(&long());
+    for rule in [
+        Rule::last(),
+        Rule::nearest().within(Duration::from_nanos(200)),
+        Rule::next(),
+        Rule::interpolate(),
+    ] {
+        for on in On::ALL {
+            let of = |most_bytes, rows| {
+                let options = AlignOptions {
+                    rule,
+                    on: Some(on),
+                    most_bytes,
+                    rows,
+                    ..AlignOptions::default()
+                };
+                Aligned::join(&source, "/a", &["/b"], options).expect("a table")
+            };
+            let wanted = rows(&of(1 << 30, 64 << 10), &source);
+            assert_eq!(wanted.len(), 4000);
+            // A row at a time, some batches, and next to nothing at all.
+            for (most_bytes, most_rows) in [(200_000, 100), (20_000, 7), (0, 64 << 10)] {
+                let aligned = of(most_bytes, most_rows);
+                assert_eq!(
+                    rows(&aligned, &source),
+                    wanted,
+                    "{rule:?} {on:?} {most_bytes}"
+                );
+            }
+        }
+    }
 }
 
 #[test]

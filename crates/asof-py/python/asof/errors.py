@@ -35,10 +35,6 @@ class AlignError(Error, ValueError):
     """Topics cannot be aligned in this way."""
 
 
-class TooLargeError(Error, MemoryError):
-    """The memory limit would be exceeded."""
-
-
 class TimeError(Error, ValueError):
     """The value is not a time or a duration."""
 

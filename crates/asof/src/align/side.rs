@@ -1,20 +1,25 @@
 //! A topic that is looked up.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampNanosecondType;
-use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
-use arrow_schema::Field;
-use arrow_select::concat::concat_batches;
-use arrow_select::take::take;
-use asof_align::{LATENESS, Match, Pick, Rule, Track};
-use asof_core::{Query, Source, Stamp, TimeRange, Topics};
+use arrow_array::{ArrayRef, RecordBatch, TimestampNanosecondArray, UInt32Array};
+use arrow_schema::{ArrowError, Field};
+use arrow_select::concat::{concat, concat_batches};
+use arrow_select::take::{take, take_record_batch};
+use asof_align::{LATENESS, Match, Pick, Rule, Stamped, Track};
+use asof_core::{Channel, Query, Source, Stamp, TimeRange, Topics};
 use asof_decode::{Decoder, RowsError, TopicOptions, TopicTable};
 use bytes::Bytes;
 
+use super::held::{Held, Pieces};
 use super::{AlignError, AlignOptions, On, named_after};
+
+/// The least rows of the batches in which a topic is read, whatever the size of those that are made.
+const LEAST_ROWS: usize = 1024;
 
 #[derive(Debug, Clone)]
 pub(super) struct Side {
@@ -45,203 +50,306 @@ impl Side {
         named_after(self.topic(), &self.table.schema().fields()[self.shown..])
     }
 
-    /// Reads all of it; `room` is how many bytes may still be held.
+    /// Reads the times of all of it, and holds the rows as far as `most_bytes` go.
     pub(super) fn load(
         &self,
         source: &dyn Source,
         options: &AlignOptions,
-        room: &mut usize,
+        most_bytes: usize,
         left_out: &mut u64,
     ) -> Result<LoadedSide, AlignError> {
-        let mut hold = |bytes: usize| match room.checked_sub(bytes) {
-            Some(rest) => {
-                *room = rest;
-                Ok(())
-            }
-            None => Err(AlignError::TooLarge {
-                topic: self.topic().to_owned(),
-                most: options.most_bytes,
-            }),
-        };
-        let mut batches = self.table.read(source)?;
-        let mut rows = Vec::new();
-        for batch in &mut batches {
-            let batch = batch?;
-            hold(batch.get_array_memory_size())?;
-            rows.push(batch);
-        }
+        let mut side = self.clone();
+        side.table = side.table.with_rows(Some(options.rows.max(LEAST_ROWS)));
+        let mut batches = side.table.read(source)?;
+        let mut times: Vec<(Stamp, usize)> = Vec::new();
+        let pieces = batches
+            .by_ref()
+            .map(|batch| batch.map_err(AlignError::from));
+        let rows = Held::read(pieces, most_bytes, |batch, first| {
+            let found = self.times(batch);
+            let timed = found.iter().enumerate().filter_map(|(row, time)| {
+                let time = time.filter(|&time| time != 0)?;
+                Some((Stamp::from_nanos(time), first + row))
+            });
+            times.extend(timed);
+        })?;
         *left_out += batches.failed();
-        let rows = concat_batches(self.table.schema(), &rows)?;
-        let times = rows
-            .column(self.time)
-            .as_primitive::<TimestampNanosecondType>();
-        let timed = |(row, time): (usize, Option<i64>)| {
-            let time = time.filter(|&time| time != 0)?;
-            Some((Stamp::from_nanos(time), row as u32))
-        };
-        let track: Track<u32> = times.iter().enumerate().filter_map(timed).collect();
-        *left_out += (times.len() - track.len()) as u64;
+        *left_out += (rows.rows() - times.len()) as u64;
         let between = (options.rule.pick() == Pick::Interpolate)
-            .then(|| self.between(source, rows.num_rows(), &mut hold))
+            .then(|| Between::new(&side, source, rows.rows(), most_bytes))
             .transpose()?
             .flatten();
         Ok(LoadedSide {
+            side,
+            track: times.into_iter().collect(),
             rows,
-            shown: self.shown,
-            track,
             between,
         })
     }
 
-    /// The messages for interpolation between rows. `None` where they do not correspond to the rows.
-    fn between(
+    fn times<'a>(&self, batch: &'a RecordBatch) -> &'a TimestampNanosecondArray {
+        batch
+            .column(self.time)
+            .as_primitive::<TimestampNanosecondType>()
+    }
+
+    /// Its batches, from the first one.
+    fn batches(&self, source: &dyn Source) -> Result<Pieces<RecordBatch>, AlignError> {
+        let batches = self.table.read(source)?;
+        Ok(Box::new(
+            batches.map(|batch| batch.map_err(AlignError::from)),
+        ))
+    }
+
+    /// The payloads of its messages, from the first one. Those of another type than the channel's are the end.
+    fn payloads(
         &self,
         source: &dyn Source,
-        rows: usize,
-        hold: &mut dyn FnMut(usize) -> Result<(), AlignError>,
-    ) -> Result<Option<Between>, AlignError> {
-        let (first, decoder) = self.table.decoder(source)?;
+        channel: &Arc<Channel>,
+    ) -> Result<Pieces<Vec<Bytes>>, AlignError> {
         let query = Query::topics([self.topic()]).between(self.table.range());
-        let mut payloads: Vec<Bytes> = Vec::with_capacity(rows);
-        for batch in source.read(&query)? {
+        let channel = Arc::clone(channel);
+        let payloads = source.read(&query)?.map(move |batch| {
             let batch = batch?;
-            for message in batch.iter() {
-                let is_alike = message.channel.schema == first.schema
-                    && message.channel.message_encoding == first.message_encoding;
-                if !is_alike {
-                    return Ok(None);
-                }
-                hold(message.payload.len() + size_of::<Bytes>())?;
-                payloads.push(Bytes::copy_from_slice(message.payload));
-            }
+            let alike = batch.iter().take_while(|message| {
+                message.channel.schema == channel.schema
+                    && message.channel.message_encoding == channel.message_encoding
+            });
+            Ok(alike
+                .map(|message| Bytes::copy_from_slice(message.payload))
+                .collect())
+        });
+        Ok(Box::new(payloads))
+    }
+
+    fn changed(&self) -> AlignError {
+        AlignError::Changed {
+            topic: self.topic().to_owned(),
         }
-        // Where some could not be decoded, or arrived meanwhile, rows and messages have different indexes.
-        Ok((payloads.len() == rows).then(|| Between {
-            payloads,
-            decoder,
-            table: self.table.clone(),
-        }))
     }
 }
 
-/// A topic in memory.
+/// A topic whose times are known, and whose rows are read when they are needed.
 pub(super) struct LoadedSide {
-    rows: RecordBatch,
-    shown: usize,
-    /// Indexes of rows, by their time.
-    track: Track<u32>,
+    side: Side,
+    /// The numbers of rows, by their time.
+    track: Track<usize>,
+    rows: Held<RecordBatch>,
     between: Option<Between>,
 }
 
 /// Where a row's values come from.
 enum Found {
     Nothing,
-    Row(u32),
-    /// An interpolated row, by its index among those.
-    Made(u32),
+    /// A row by its number.
+    Row(usize),
+    /// Two rows by their numbers, how far it is between them, and which of them is the nearest.
+    Pair([usize; 2], f64, Stamped<usize>),
 }
 
 impl LoadedSide {
+    /// About how many bytes a row takes.
+    pub(super) fn bytes_per_row(&self) -> usize {
+        self.rows.bytes_per_row()
+    }
+
     /// For each time, how much later the match is, and the columns.
     pub(super) fn rows(
         &mut self,
+        source: &dyn Source,
         times: &[i64],
         rule: Rule,
     ) -> Result<(Vec<Option<i64>>, Vec<ArrayRef>), AlignError> {
+        let mut cursor = self.track.cursor();
         let mut offsets = Vec::with_capacity(times.len());
         let mut found = Vec::with_capacity(times.len());
-        let mut made = 0;
-        let mut cursor = self.track.cursor();
         for &time in times {
             let stamp = Stamp::from_nanos(time);
             let (offset, place) = match cursor.pick(stamp, rule) {
                 Match::Found(message) => {
-                    let offset = message.stamp.since(stamp);
-                    (Some(offset), Found::Row(*message.value))
+                    (Some(message.stamp.since(stamp)), Found::Row(*message.value))
                 }
                 Match::Between {
                     before,
                     after,
                     fraction,
                 } => {
-                    let between = self.between.as_mut();
-                    let pair = (*before.value, *after.value);
-                    let is_made = match between {
-                        Some(between) => between.make(stamp, pair, fraction),
-                        None => false,
-                    };
-                    if is_made {
-                        made += 1;
-                        (Some(0), Found::Made(made - 1))
-                    } else {
-                        // Nothing can be interpolated between them: take the nearest.
-                        let nearest = if fraction <= 0.5 { before } else { after };
-                        let offset = nearest.stamp.since(stamp);
-                        (Some(offset), Found::Row(*nearest.value))
-                    }
+                    let nearest = if fraction <= 0.5 { &before } else { &after };
+                    let nearest = Stamped::new(nearest.stamp, *nearest.value);
+                    let pair = [*before.value, *after.value];
+                    (Some(0), Found::Pair(pair, fraction, nearest))
                 }
                 Match::Missing(_) => (None, Found::Nothing),
             };
             offsets.push(offset);
             found.push(place);
         }
-        Ok((offsets, self.columns(&found)?))
+        let made = match &mut self.between {
+            Some(between) => between.make(&self.side, source, times, &found)?,
+            None => Made::default(),
+        };
+        for ((found, offset), time) in found.iter_mut().zip(&mut offsets).zip(times) {
+            // Nothing can be interpolated between them: take the nearest.
+            if let Found::Pair(pair, _, nearest) = found
+                && !made.numbers.contains_key(&(*pair, *time))
+            {
+                *offset = Some(nearest.stamp.since(Stamp::from_nanos(*time)));
+                *found = Found::Row(nearest.value);
+            }
+        }
+        let columns = self.columns(source, times, &offsets, &found, &made)?;
+        Ok((offsets, columns))
     }
 
-    fn columns(&mut self, found: &[Found]) -> Result<Vec<ArrayRef>, AlignError> {
-        let between = self.between.as_mut();
-        let made = between.map(Between::take).transpose()?.flatten();
-        let Some(made) = made else {
-            let place = |found: &Found| match found {
-                Found::Row(row) | Found::Made(row) => Some(*row),
-                Found::Nothing => None,
-            };
-            let places: UInt32Array = found.iter().map(place).collect();
-            let columns = self.rows.columns()[self.shown..].iter();
-            let taken = columns.map(|column| take(&**column, &places, None));
-            return Ok(taken.collect::<Result<_, _>>()?);
-        };
+    fn columns(
+        &mut self,
+        source: &dyn Source,
+        times: &[i64],
+        offsets: &[Option<i64>],
+        found: &[Found],
+        made: &Made,
+    ) -> Result<Vec<ArrayRef>, AlignError> {
+        let mut wanted: Vec<usize> = found.iter().filter_map(Found::row).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let taken = self.take(source, &wanted)?;
+        // A source that grows may have other rows at these numbers by now.
+        let stamps = self.side.times(&taken);
+        for ((found, time), offset) in found.iter().zip(times).zip(offsets) {
+            let place = found.row().and_then(|row| wanted.binary_search(&row).ok());
+            if place.is_some_and(|at| Some(stamps.value(at)) != offset.map(|offset| time + offset))
+            {
+                return Err(self.side.changed());
+            }
+        }
         // First the interpolated rows, then the recorded ones: one index addresses both.
-        let count = made.num_rows() as u32;
-        let place = |found: &Found| match found {
-            Found::Made(row) => Some(*row),
-            Found::Row(row) => Some(count + *row),
+        let count = made.rows.as_ref().map_or(0, RecordBatch::num_rows);
+        let place = |(found, time): (&Found, &i64)| match found {
             Found::Nothing => None,
+            Found::Row(row) => wanted.binary_search(row).ok().map(|at| (count + at) as u32),
+            Found::Pair(pair, _, _) => made.numbers.get(&(*pair, *time)).copied(),
         };
-        let places: UInt32Array = found.iter().map(place).collect();
-        let pairs = made.columns().iter().zip(self.rows.columns());
-        let taken = pairs.skip(self.shown).map(|(made, own)| {
-            let both = arrow_select::concat::concat(&[&**made, &**own])?;
-            take(&*both, &places, None)
+        let places: UInt32Array = found.iter().zip(times).map(place).collect();
+        let shown = self.side.shown;
+        let columns = taken.columns()[shown..].iter().enumerate();
+        let columns = columns.map(|(at, own)| match &made.rows {
+            None => take(&**own, &places, None),
+            Some(made) => {
+                let both = concat(&[&**made.column(shown + at), &**own])?;
+                take(&*both, &places, None)
+            }
         });
-        Ok(taken.collect::<Result<_, arrow_schema::ArrowError>>()?)
+        Ok(columns.collect::<Result<_, ArrowError>>()?)
     }
+
+    /// These rows, whose numbers ascend.
+    fn take(&mut self, source: &dyn Source, wanted: &[usize]) -> Result<RecordBatch, AlignError> {
+        let side = &self.side;
+        let mut parts = Vec::new();
+        let each = |batch: &RecordBatch, first: usize, rows: &[usize]| {
+            let rows: UInt32Array = rows.iter().map(|row| Some((row - first) as u32)).collect();
+            parts.push(take_record_batch(batch, &rows)?);
+            Ok(())
+        };
+        let open = || side.batches(source);
+        self.rows.visit(&open, wanted, each)?;
+        let taken = concat_batches(side.table.schema(), &parts)?;
+        if taken.num_rows() != wanted.len() {
+            return Err(side.changed());
+        }
+        Ok(taken)
+    }
+}
+
+impl Found {
+    fn row(&self) -> Option<usize> {
+        match self {
+            Found::Row(row) => Some(*row),
+            _ => None,
+        }
+    }
+}
+
+/// Interpolated rows.
+#[derive(Default)]
+struct Made {
+    rows: Option<RecordBatch>,
+    /// Their numbers, by the messages and the time that they are of.
+    numbers: HashMap<([usize; 2], i64), u32>,
 }
 
 /// Interpolates between two messages.
 struct Between {
-    /// One for each row.
-    payloads: Vec<Bytes>,
+    payloads: Held<Vec<Bytes>>,
+    channel: Arc<Channel>,
     decoder: Decoder,
-    table: TopicTable,
 }
 
 impl Between {
-    /// Makes a row; returns whether the two messages can be interpolated.
-    fn make(&mut self, at: Stamp, (before, after): (u32, u32), fraction: f64) -> bool {
-        let payload = |row: u32| self.payloads.get(row as usize);
-        let (Some(before), Some(after)) = (payload(before), payload(after)) else {
-            return false;
-        };
-        let made = self
-            .decoder
-            .append_between((at, at), (before, after), fraction);
-        made.unwrap_or(false)
+    /// `None` where messages do not correspond to rows: some could not be decoded, or have another type.
+    fn new(
+        side: &Side,
+        source: &dyn Source,
+        rows: usize,
+        most_bytes: usize,
+    ) -> Result<Option<Self>, AlignError> {
+        let (channel, decoder) = side.table.decoder(source)?;
+        let pieces = side.payloads(source, &channel)?;
+        let payloads = Held::read(pieces, most_bytes, |_, _| ())?;
+        Ok((payloads.rows() == rows).then_some(Between {
+            payloads,
+            channel,
+            decoder,
+        }))
     }
 
-    fn take(&mut self) -> Result<Option<RecordBatch>, AlignError> {
-        let made = self.decoder.take()?;
-        Ok(made.map(|made| self.table.select(&made)).transpose()?)
+    /// Makes the rows that lie between two messages.
+    fn make(
+        &mut self,
+        side: &Side,
+        source: &dyn Source,
+        times: &[i64],
+        found: &[Found],
+    ) -> Result<Made, AlignError> {
+        let pairs = found
+            .iter()
+            .zip(times)
+            .filter_map(|(found, time)| match found {
+                Found::Pair(pair, fraction, _) => Some((*pair, *time, *fraction)),
+                _ => None,
+            });
+        let pairs: Vec<([usize; 2], i64, f64)> = pairs.collect();
+        let mut wanted: Vec<usize> = pairs.iter().flat_map(|(pair, ..)| *pair).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let mut payloads: HashMap<usize, Bytes> = HashMap::with_capacity(wanted.len());
+        let each = |piece: &Vec<Bytes>, first: usize, rows: &[usize]| {
+            payloads.extend(rows.iter().map(|row| (*row, piece[row - first].clone())));
+            Ok(())
+        };
+        let open = || side.payloads(source, &self.channel);
+        self.payloads.visit(&open, &wanted, each)?;
+        let mut made = Made::default();
+        for (pair, time, fraction) in pairs {
+            let (Some(before), Some(after)) = (payloads.get(&pair[0]), payloads.get(&pair[1]))
+            else {
+                return Err(side.changed());
+            };
+            let number = made.numbers.len() as u32;
+            if made.numbers.contains_key(&(pair, time)) {
+                continue;
+            }
+            let at = Stamp::from_nanos(time);
+            let is_made = self
+                .decoder
+                .append_between((at, at), (before, after), fraction);
+            if is_made.unwrap_or(false) {
+                made.numbers.insert((pair, time), number);
+            }
+        }
+        let rows = self.decoder.take()?;
+        made.rows = rows.map(|rows| side.table.select(&rows)).transpose()?;
+        Ok(made)
     }
 }
 

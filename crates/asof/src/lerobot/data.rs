@@ -52,7 +52,8 @@ pub(super) struct DataFiles {
 }
 
 impl DataFiles {
-    pub(super) fn new(folder: &Path, hz: u32, columns: Columns) -> Self {
+    /// `files` is how many there are already.
+    pub(super) fn new(folder: &Path, hz: u32, columns: Columns, files: usize) -> Self {
         let mut fields = Vec::new();
         for (name, width) in &columns.numbers {
             fields.push(Field::new(name, number_type(*width), false));
@@ -70,7 +71,7 @@ impl DataFiles {
             columns,
             schema: Arc::new(Schema::new(fields)),
             writer: None,
-            files: 0,
+            files,
         }
     }
 

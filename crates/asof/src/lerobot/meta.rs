@@ -9,9 +9,13 @@ use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{Field, Schema};
 use serde_json::{Value, json};
 
+use super::base::Base;
 use super::reels::FilmPlace;
 use super::stats::Stats;
-use super::{CHUNK_FILES, LerobotError, data, failed};
+use super::{CHUNK_FILES, LerobotError, data, failed, file_path};
+
+/// The path of episodes.
+const EPISODES_PATH: &str = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet";
 
 /// A written episode.
 pub(super) struct Episode {
@@ -29,9 +33,15 @@ pub(super) fn write(
     folder: &Path,
     tasks: &[String],
     episodes: &[Episode],
+    base: &Base,
 ) -> Result<(), LerobotError> {
+    let path = folder.join(file_path(EPISODES_PATH, base.episode_files));
+    for folder in [Some(folder.join("meta")), path.parent().map(Path::to_owned)] {
+        let Some(folder) = folder else { continue };
+        std::fs::create_dir_all(&folder).map_err(|error| failed(&folder, &error))?;
+    }
     write_tasks(folder, tasks)?;
-    write_episodes(folder, tasks, episodes)?;
+    write_episodes(&path, tasks, episodes, base)?;
     let mut all = serde_json::Map::new();
     for name in episodes
         .first()
@@ -42,6 +52,13 @@ pub(super) fn write(
             .iter()
             .filter_map(|episode| episode.stats.get(name))
             .collect();
+        let known = base.stats.get(name);
+        let known = known.map(|known| Stats::from_json(known, parts[0]));
+        if base.episodes > 0 && known.is_none() {
+            // Statistics of a part of the episodes would be wrong ones.
+            continue;
+        }
+        let parts: Vec<&Stats> = known.iter().chain(parts).collect();
         if let Some(stats) = Stats::united(&parts) {
             all.insert(name.clone(), stats.to_json());
         }
@@ -78,9 +95,10 @@ fn write_tasks(folder: &Path, tasks: &[String]) -> Result<(), LerobotError> {
 }
 
 fn write_episodes(
-    folder: &Path,
+    path: &Path,
     tasks: &[String],
     episodes: &[Episode],
+    base: &Base,
 ) -> Result<(), LerobotError> {
     let numbers = |value: &dyn Fn(&Episode) -> usize| -> ArrayRef {
         Arc::new(Int64Array::from_iter_values(
@@ -90,7 +108,7 @@ fn write_episodes(
     let mut columns: Vec<(String, ArrayRef)> = vec![(
         "episode_index".to_owned(),
         Arc::new(Int64Array::from_iter_values(
-            (0..episodes.len()).map(|at| at as i64),
+            (base.episodes..base.episodes + episodes.len()).map(|at| at as i64),
         )),
     )];
     let mut named = ListBuilder::new(StringBuilder::new());
@@ -149,8 +167,12 @@ fn write_episodes(
         ));
     }
     columns.extend(stats_columns(episodes));
-    for name in ["meta/episodes/chunk_index", "meta/episodes/file_index"] {
-        columns.push((name.to_owned(), numbers(&|_| 0)));
+    let file = base.episode_files;
+    for (name, number) in [
+        ("meta/episodes/chunk_index", file / CHUNK_FILES),
+        ("meta/episodes/file_index", file % CHUNK_FILES),
+    ] {
+        columns.push((name.to_owned(), numbers(&|_| number)));
     }
     let fields: Vec<Field> = columns
         .iter()
@@ -158,8 +180,7 @@ fn write_episodes(
         .collect();
     let arrays = columns.into_iter().map(|(_, array)| array).collect();
     let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?;
-    let path = folder.join("meta/episodes/chunk-000/file-000.parquet");
-    let mut writer = data::start(&path, &batch.schema())?;
+    let mut writer = data::start(path, &batch.schema())?;
     writer.write(&batch)?;
     writer.close()?;
     Ok(())

@@ -9,6 +9,7 @@ use arrow_schema::DataType;
 use asof_core::{Source, TimeRange, Topics};
 use asof_decode::{Decoders, is_number, numbers};
 
+use super::joints::{FIELDS, Joints, joint_of};
 use super::map::Feature;
 use super::{DatasetMap, LerobotError};
 use crate::align::{AlignOptions, Aligned};
@@ -40,8 +41,19 @@ pub(super) fn rows(
 ) -> Result<Rows, LerobotError> {
     let mut topics: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut columns = Vec::new();
+    // The paths by the positions of their numbers, and the joints among them by topic.
+    let mut places = Vec::new();
+    let mut joints: BTreeMap<String, BTreeMap<JointKey, String>> = BTreeMap::new();
     for path in paths {
         let (topic, way) = split(source, path)?;
+        if let Some((field, joint)) = joint_of(&way) {
+            let key = (field.to_owned(), joint.to_owned());
+            let wanted = joints.entry(topic.clone()).or_default();
+            wanted.insert(key.clone(), path.clone());
+            places.push(Place::Joint(topic, key));
+            continue;
+        }
+        places.push(Place::Column(columns.len()));
         columns.push(format!("{topic}.{way}"));
         let ways = topics.entry(topic).or_default();
         if !ways.contains(&way) {
@@ -50,61 +62,114 @@ pub(super) fn rows(
     }
     let names: Vec<String> = topics.keys().cloned().collect();
     let (first, last) = (times.first().copied(), times.last().copied());
+    let rule = map.rule(feature.method().unwrap_or(map.method));
     let options = AlignOptions {
-        rule: map.rule(feature.method().unwrap_or(map.method)),
+        rule,
         on: Some(map.on),
         columns: topics,
         range: TimeRange::new(first.unwrap_or(0).into(), last.unwrap_or(-1).into()),
         ..AlignOptions::default()
     };
-    let aligned = Aligned::at(source, Arc::clone(times), &names, options)?;
     let mut rows = Rows {
         width: 0,
         values: Vec::new(),
         known: Vec::with_capacity(times.len()),
         left_out: 0,
     };
-    let mut found: Vec<Option<usize>> = vec![None; columns.len()];
-    let mut parts: Vec<Vec<Vec<f32>>> = vec![Vec::with_capacity(times.len()); columns.len()];
-    let mut batches = aligned.read(source)?;
-    for batch in &mut batches {
-        let batch = batch?;
-        for (at, column) in columns.iter().enumerate() {
-            let spread =
-                Spread::of(&column_of(&batch, column)?).ok_or_else(|| not_numbers(&paths[at]))?;
-            for row in 0..batch.num_rows() {
-                let mut values = Vec::new();
-                let is_known =
-                    spread.push(row, &mut values) && values.iter().all(|value| value.is_finite());
-                if is_known {
-                    let width = *found[at].get_or_insert(values.len());
-                    if width != values.len() {
-                        return Err(LerobotError::Uneven {
-                            path: paths[at].clone(),
-                            one: width,
-                            other: values.len(),
-                        });
-                    }
-                } else {
-                    values.clear();
-                }
-                parts[at].push(values);
+    let mut parts: Vec<Part> = vec![Part::default(); columns.len()];
+    if !names.is_empty() {
+        let aligned = Aligned::at(source, Arc::clone(times), &names, options)?;
+        let mut batches = aligned.read(source)?;
+        for batch in &mut batches {
+            let batch = batch?;
+            for (part, column) in parts.iter_mut().zip(&columns) {
+                part.add(&column_of(&batch, column)?, column)?;
             }
         }
+        rows.left_out = batches.left_out();
     }
-    rows.left_out = batches.left_out();
-    rows.width = found.iter().map(|width| width.unwrap_or(0)).sum();
+    let mut joined = BTreeMap::new();
+    for (topic, wanted) in &joints {
+        let last = times.last().copied().unwrap_or_default();
+        let found = Joints::read(source, topic, map.on, wanted, last.into())?;
+        rows.left_out += found.left_out;
+        joined.insert(topic, found);
+    }
+    let parts: Vec<Part> = (places.iter())
+        .map(|place| match place {
+            Place::Column(at) => std::mem::take(&mut parts[*at]),
+            Place::Joint(topic, key) => Part::of(joined[topic].at(key, times, rule)),
+        })
+        .collect();
+    rows.width = parts.iter().map(|part| part.width.unwrap_or(0)).sum();
     for row in 0..times.len() {
-        let is_known = (0..columns.len())
-            .all(|at| found[at].is_some_and(|width| parts[at][row].len() == width && width > 0));
+        let is_known = parts.iter().all(|part| part.is_known(row));
         rows.known.push(is_known);
         if is_known {
-            rows.values.extend(parts.iter().flat_map(|part| &part[row]));
+            rows.values
+                .extend(parts.iter().flat_map(|part| &part.rows[row]));
         } else {
             rows.values.extend(std::iter::repeat_n(0.0, rows.width));
         }
     }
     Ok(rows)
+}
+
+/// A field and a joint.
+type JointKey = (String, String);
+
+/// Where the numbers of a path come from.
+enum Place {
+    Column(usize),
+    Joint(String, JointKey),
+}
+
+/// The numbers of one path, row by row.
+#[derive(Clone, Default)]
+struct Part {
+    width: Option<usize>,
+    /// None where they are not all known.
+    rows: Vec<Vec<f32>>,
+}
+
+impl Part {
+    fn of(values: Vec<Option<f64>>) -> Self {
+        let rows = values.into_iter();
+        Part {
+            width: Some(1),
+            rows: rows
+                .map(|value| value.map(|value| value as f32).into_iter().collect())
+                .collect(),
+        }
+    }
+
+    fn add(&mut self, array: &ArrayRef, path: &str) -> Result<(), LerobotError> {
+        let spread = Spread::of(array).ok_or_else(|| not_numbers(path))?;
+        for row in 0..array.len() {
+            let mut values = Vec::new();
+            let is_known =
+                spread.push(row, &mut values) && values.iter().all(|value| value.is_finite());
+            if is_known {
+                let width = *self.width.get_or_insert(values.len());
+                if width != values.len() {
+                    return Err(LerobotError::Uneven {
+                        path: path.to_owned(),
+                        one: width,
+                        other: values.len(),
+                    });
+                }
+            } else {
+                values.clear();
+            }
+            self.rows.push(values);
+        }
+        Ok(())
+    }
+
+    fn is_known(&self, row: usize) -> bool {
+        let width = self.width.filter(|width| *width > 0);
+        width.is_some_and(|width| self.rows.get(row).is_some_and(|row| row.len() == width))
+    }
 }
 
 /// The names of the numbers of a feature: its joints, else paths and indexes.
@@ -114,7 +179,9 @@ pub(super) fn names(source: &dyn Source, paths: &[String], widths: usize) -> Vec
         let Ok((topic, way)) = split(source, path) else {
             continue;
         };
-        names.extend(joints(source, &topic, &way).unwrap_or_else(|| vec![path.clone()]));
+        let own = joint_of(&way).map(|(_, joint)| vec![joint.to_owned()]);
+        let own = own.or_else(|| joints(source, &topic, &way));
+        names.extend(own.unwrap_or_else(|| vec![path.clone()]));
     }
     if names.len() == widths {
         return names;
@@ -127,7 +194,7 @@ pub(super) fn names(source: &dyn Source, paths: &[String], widths: usize) -> Vec
 
 /// The names of the joints of a topic, if it has them.
 fn joints(source: &dyn Source, topic: &str, way: &str) -> Option<Vec<String>> {
-    if !["position", "velocity", "effort"].contains(&way) {
+    if !FIELDS.contains(&way) {
         return None;
     }
     let end = source.summary().range.end;

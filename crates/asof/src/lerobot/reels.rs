@@ -94,7 +94,8 @@ enum Way {
 }
 
 impl Reel {
-    pub(super) fn new(feature: &str, folder: &Path, map: &DatasetMap) -> Self {
+    /// `films` is how many videos there are already.
+    pub(super) fn new(feature: &str, folder: &Path, map: &DatasetMap, films: usize) -> Self {
         Reel {
             feature: feature.to_owned(),
             folder: folder.to_owned(),
@@ -102,7 +103,7 @@ impl Reel {
             wants_film: map.videos.unwrap_or_else(|| ffmpeg::encoder().is_some()),
             kind: None,
             film: None,
-            films: 0,
+            films,
             copied: Vec::new(),
         }
     }

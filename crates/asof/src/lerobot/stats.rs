@@ -91,6 +91,10 @@ impl Stats {
                 .unwrap_or(0.0)
         };
         let mut united = Stats::empty(count, first.is_picture);
+        united.values.retain(|(name, _)| {
+            let has = |part: &&Stats| part.values.iter().any(|(own, _)| own == name);
+            parts.iter().all(has)
+        });
         let width = first.values.first().map_or(0, |(_, values)| values.len());
         for at in 0..width {
             let mean: f64 = parts
@@ -117,6 +121,30 @@ impl Stats {
             }
         }
         Some(united)
+    }
+
+    /// Those of `stats.json`, of the same shape as others; what is missing there is left out of both when they are united.
+    pub(super) fn from_json(known: &Value, like: &Stats) -> Self {
+        let numbers = |value: &Value| -> Vec<f64> {
+            let items = value.as_array().into_iter().flatten();
+            let number = |mut item: &Value| {
+                while let Some(inner) = item.get(0) {
+                    item = inner;
+                }
+                item.as_f64().unwrap_or(f64::NAN)
+            };
+            items.map(number).collect()
+        };
+        let values = like.values.iter();
+        let values = values.map(|(name, own)| (*name, numbers(&known[*name]), own.len()));
+        Stats {
+            values: values
+                .filter(|(_, found, count)| found.len() == *count)
+                .map(|(name, found, _)| (name, found))
+                .collect(),
+            count: known["count"][0].as_u64().unwrap_or(0),
+            is_picture: like.is_picture,
+        }
     }
 
     /// Their form in `stats.json`.

@@ -8,6 +8,7 @@ use asof_core::{Query, Source, TimeRange};
 use asof_decode::Decoders;
 use serde_json::{Value, json};
 
+use super::base::Base;
 use super::cameras::{Camera, Shown};
 use super::data::{Columns, DataFiles, Frames};
 use super::episodes::{Stretch, stretches};
@@ -33,6 +34,8 @@ pub(super) type Told<'a> = &'a mut dyn FnMut(u64) -> Result<(), LerobotError>;
 pub(super) struct Dataset<'a> {
     folder: PathBuf,
     map: &'a DatasetMap,
+    /// What was there before.
+    base: Base,
     reels: BTreeMap<String, Reel>,
     /// The width of each numeric feature, and the names of its numbers.
     widths: BTreeMap<String, (usize, Vec<String>)>,
@@ -53,7 +56,7 @@ struct Plan {
 }
 
 impl<'a> Dataset<'a> {
-    pub(super) fn new(folder: &Path, map: &'a DatasetMap) -> Self {
+    pub(super) fn new(folder: &Path, map: &'a DatasetMap, base: Base) -> Self {
         let pictures = map
             .features
             .iter()
@@ -62,11 +65,15 @@ impl<'a> Dataset<'a> {
             folder: folder.to_owned(),
             map,
             reels: pictures
-                .map(|(name, _)| (name.clone(), Reel::new(name, folder, map)))
+                .map(|(name, _)| {
+                    let films = base.films.get(name).copied().unwrap_or(0);
+                    (name.clone(), Reel::new(name, folder, map, films))
+                })
                 .collect(),
             widths: BTreeMap::new(),
             data: None,
-            tasks: Vec::new(),
+            tasks: base.tasks.clone(),
+            base,
             episodes: Vec::new(),
             made: Exported::default(),
             missing: Vec::new(),
@@ -231,9 +238,9 @@ impl<'a> Dataset<'a> {
             start,
             frames: end - start,
             written: 0,
-            episode: self.episodes.len(),
+            episode: self.base.episodes + self.episodes.len(),
             task,
-            first: self.made.frames as usize,
+            first: self.base.frames + self.made.frames as usize,
             file: None,
         };
         self.shoot(source, cameras, &mut takes, &mut writing, told)?;
@@ -242,7 +249,7 @@ impl<'a> Dataset<'a> {
             let Some(reel) = self.reels.get_mut(*name) else {
                 continue;
             };
-            let (film, own) = reel.end(writing.episode, take)?;
+            let (film, own) = reel.end(self.episodes.len(), take)?;
             self.made.unusable += take.broken;
             films.extend(film.map(|film| ((*name).to_owned(), film)));
             stats.extend(own.map(|own| ((*name).to_owned(), own)));
@@ -342,7 +349,7 @@ impl<'a> Dataset<'a> {
                     .collect(),
                 pictures: pictures.map(|reel| reel.feature.clone()).collect(),
             };
-            DataFiles::new(&self.folder, self.map.hz, columns)
+            DataFiles::new(&self.folder, self.map.hz, columns, self.base.data_files)
         });
         if writing.file.is_none() {
             writing.file = Some(data.begin_episode()?);
@@ -409,8 +416,9 @@ impl<'a> Dataset<'a> {
                 }
             }
         }
-        meta::write(&self.folder, &self.tasks, &self.episodes)?;
         let info = self.info();
+        self.base.agree(&info["features"])?;
+        meta::write(&self.folder, &self.tasks, &self.episodes, &self.base)?;
         meta::write_json(&self.folder.join("meta/info.json"), &info)?;
         if let Some(features) = info["features"].as_object() {
             let kinds = features
@@ -447,17 +455,18 @@ impl<'a> Dataset<'a> {
             );
         }
         let has_films = self.reels.values().any(Reel::is_film);
+        let episodes = self.base.episodes + self.episodes.len();
         json!({
             "codebase_version": "v3.0",
             "robot_type": self.map.robot_type,
-            "total_episodes": self.episodes.len(),
-            "total_frames": self.made.frames,
+            "total_episodes": episodes,
+            "total_frames": self.base.frames as u64 + self.made.frames,
             "total_tasks": self.tasks.len(),
             "chunks_size": CHUNK_FILES,
             "data_files_size_in_mb": DATA_BYTES >> 20,
             "video_files_size_in_mb": VIDEO_BYTES >> 20,
             "fps": self.map.hz,
-            "splits": {"train": format!("0:{}", self.episodes.len())},
+            "splits": {"train": format!("0:{episodes}")},
             "data_path": DATA_PATH,
             "video_path": has_films.then_some(VIDEO_PATH),
             "features": features,
