@@ -110,6 +110,79 @@ fn what_is_proposed_from_a_recording_holds_on_it() {
 }
 
 #[test]
+fn what_is_proposed_from_a_recording_holds_on_its_parts() {
+    let folder = Folder::empty();
+    assert_eq!(
+        folder.exit_code("demo -o run.mcap --seconds 12 --no-serve"),
+        0
+    );
+    folder.run("check run.mcap --write -f e.toml");
+    assert_eq!(
+        folder.exit_code("split run.mcap -o part.mcap --duration 4s"),
+        0
+    );
+    for part in ["part_0.mcap", "part_1.mcap", "part_2.mcap"] {
+        let output = folder.output(&format!("check {part} -f e.toml --json"));
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let all = report["expectations"].as_array().expect("a list").iter();
+        let failed: Vec<String> = all
+            .filter(|one| one["outcome"] == "failed")
+            .map(|one| format!("{} {}: {}", one["subject"], one["kind"], one["message"]))
+            .collect();
+        assert!(failed.is_empty(), "{part}: {failed:#?}");
+    }
+}
+
+#[test]
+fn stamps_of_another_clock_are_noticed_and_no_latency_is_expected_of_them() {
+    let folder = Folder::with_demo();
+    // The recorder's clock is 55 years after the simulation's.
+    tampered(&folder, |message, _| {
+        later(message, 55 * 365 * 86_400_000);
+        true
+    });
+    std::fs::rename(folder.path("bad.mcap"), folder.path("run.mcap")).expect("renamed");
+    let told = folder.run("check run.mcap --write -f e.toml");
+    assert!(told.contains("from another clock"), "{told}");
+    let text = String::from_utf8(folder.read("e.toml")).expect("text");
+    assert!(
+        !text.contains("latency") && !text.contains("jump"),
+        "{text}"
+    );
+    assert!(text.contains("rate"), "{text}");
+    assert_eq!(folder.exit_code("check run.mcap -f e.toml"), 0);
+    // Another run of the simulation has another distance between the clocks, which is no difference.
+    tampered(&folder, |message, _| {
+        later(message, 365 * 86_400_000);
+        true
+    });
+    let found = folder.stdout("diff run.mcap bad.mcap --all --json");
+    assert!(!found.contains("latency"), "{found}");
+}
+
+#[test]
+fn what_is_printed_is_what_is_compared() {
+    let folder = Folder::with_demo();
+    tampered(&folder, |_, _| true);
+    // 200 messages in 0.995 s: rounded to three digits, the rate is that bound.
+    let rate = 200.0 / 0.994_989_466;
+    let short = (rate * 1000.0_f64).floor() / 1000.0;
+    let expected = format!("[topics.'/imu']\nrate = {{max = {short}}}");
+    std::fs::write(folder.path("e.toml"), expected).expect("written");
+    let told = folder.stdout("check run.mcap -f e.toml");
+    let line = told
+        .lines()
+        .find(|line| line.contains("rate:"))
+        .expect("a line");
+    let found = line
+        .split("rate: ")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next());
+    let found: f64 = found.and_then(|found| found.parse().ok()).expect(line);
+    assert!(line.contains("FAILED") && found > short, "{line}");
+}
+
+#[test]
 fn a_topic_that_is_gone_fails() {
     let folder = Folder::with_demo();
     tampered(&folder, |message, _| message.channel.topic != "/odom");

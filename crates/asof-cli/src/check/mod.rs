@@ -155,7 +155,7 @@ impl Check {
         let recording = self
             .opening
             .open(&places, &Wanted::all(), Purpose::Look, screen)?;
-        let recording = Recording::new(recording, &places);
+        let recording = Recording::new(recording, &places).with_progress(screen.reports(""));
         let expectations = recording.expectations()?;
         let text = expectations.to_toml()?;
         if let Some(path) = &self.file {

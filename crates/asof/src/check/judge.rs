@@ -1,15 +1,16 @@
 //! Checks expectations against a recording.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
-use arrow_array::{Array, RecordBatch};
-use asof_core::{Query, Stamp};
+use arrow_array::RecordBatch;
+use asof_core::{Query, Stamp, TimeRange};
 use asof_decode::{FieldPath, Projection};
-use asof_tf::TransformBuffer;
+use asof_tf::{EdgeFacts, TransformBuffer};
 use serde::Serialize;
 
 use super::expectations::{Bounds, Expectations, OfTopic, OfTransform, Span};
-use super::survey::{Depth, Survey, TopicSurvey, each_batch, each_stamp, times, values};
+use super::survey::{Depth, Survey, Times, TopicSurvey, each_batch, each_stamp, values};
 use crate::{Error, Recording};
 
 /// How many failures of one expectation are kept; all are counted.
@@ -135,7 +136,11 @@ fn of_totals(
         });
     }
     let mut number = |kind: &'static str, found: f64, bounds: Bounds<f64>, unit: &str| {
-        let message = format!("{}{unit}, expected {bounds}{unit}", rounded(found));
+        // A rounded number that would pass is no reason for a failure.
+        let short = (found * 1000.0).round() / 1000.0;
+        let is_told = bounds.has(&short) == bounds.has(&found);
+        let told = if is_told { short } else { found };
+        let message = format!("{told}{unit}, expected {bounds}{unit}");
         let verdict = Verdict::new(name, kind, message.clone());
         let is_right = bounds.has(&found);
         verdicts.push(if is_right {
@@ -150,10 +155,6 @@ fn of_totals(
     if let Some(bounds) = expected.rate {
         number("rate", survey.rate(topic), bounds, " Hz");
     }
-}
-
-fn rounded(value: f64) -> f64 {
-    (value * 1000.0).round() / 1000.0
 }
 
 /// Checks messages one by one.
@@ -220,8 +221,9 @@ impl<'a> Each<'a> {
             &query,
             Projection::any_of(paths),
             undecoded,
-            |_, batch| {
-                self.see(batch, survey.range.start);
+            |channel, batch| {
+                let times = Times::of(channel, recording.summary().range, batch);
+                self.see(batch, &times, survey.range.start);
                 Ok(())
             },
         )?;
@@ -232,10 +234,21 @@ impl<'a> Each<'a> {
             let gap = survey.gap(topic);
             verdict.message = format!("{}, {}", Span(gap.nanos.unwrap_or(0)), verdict.message);
         }
-        let has_stamps = topic.latency.count > 0;
+        let is_measured = topic.latency.count > 0;
+        // Parts of a recording begin with what was latched before them. Where there are no messages, each of them is as
+        // expected; that there are some is an expectation of its own.
+        let is_silent = topic.messages == 0;
+        let is_excused = topic.is_latched || is_silent;
         if let Some((_, verdict)) = &mut self.latency {
             let (min, max) = (topic.latency.min as i64, topic.latency.max as i64);
-            verdict.message = format!("{} to {}, {}", Span(min), Span(max), verdict.message);
+            let found = if is_measured {
+                format!("{} to {}", Span(min), Span(max))
+            } else if is_silent {
+                "no messages".to_owned()
+            } else {
+                "latched before".to_owned()
+            };
+            verdict.message = format!("{found}, {}", verdict.message);
         }
         if let Some((_, verdict)) = &mut self.jump {
             let largest = Span(topic.jump.nanos.unwrap_or(0));
@@ -243,7 +256,7 @@ impl<'a> Each<'a> {
         }
         let timed = [self.latency.map(|one| one.1), self.jump.map(|one| one.1)];
         let timed = timed.into_iter().flatten().map(|verdict| {
-            if has_stamps {
+            if is_measured || is_excused {
                 verdict
             } else {
                 verdict.failed("its messages have no stamps".to_owned())
@@ -255,7 +268,7 @@ impl<'a> Each<'a> {
             self.ranges
                 .into_iter()
                 .map(|(path, (_, verdict, is_there))| {
-                    if is_there {
+                    if is_there || is_silent {
                         verdict
                     } else {
                         verdict.failed(format!("no message has a number {path}"))
@@ -265,15 +278,8 @@ impl<'a> Each<'a> {
         Ok(verdicts)
     }
 
-    fn see(&mut self, batch: &RecordBatch, start: Stamp) {
-        let Some(logged) = times(batch, "log_time") else {
-            return;
-        };
-        let stamps = times(batch, "stamp");
-        for row in 0..batch.num_rows() {
-            let at = logged.value(row);
-            let stamp = stamps.filter(|stamps| stamps.is_valid(row));
-            let latency = stamp.map(|stamps| at.saturating_sub(stamps.value(row)));
+    fn see(&mut self, batch: &RecordBatch, times: &Times<'_>, start: Stamp) {
+        for (at, latency) in times.all() {
             let (before, latency_before) = self.last.unwrap_or((start.nanos(), None));
             if let Some((most, verdict)) = &mut self.gap {
                 see_gap(verdict, *most, before, at);
@@ -295,6 +301,7 @@ impl<'a> Each<'a> {
             }
             self.last = Some((at, latency));
         }
+        let Some(logged) = times.logged else { return };
         for (path, (bounds, verdict, is_there)) in &mut self.ranges {
             let Some(values) = values(path, batch) else {
                 continue;
@@ -329,25 +336,64 @@ fn of_transform(
     if !survey.topics.contains_key(at) {
         return Ok(verdict.failed(format!("there is no topic {at}")));
     }
-    let mut asked = 0_u64;
+    let whole = Known::of(buffer, from, to);
+    let (mut asked, mut at_the_ends) = (0_u64, 0_u64);
     each_stamp(recording, at, |stamps, logged| {
         asked += stamps.len() as u64;
         match buffer.lookup_many(from.as_str(), to.as_str(), stamps) {
             Ok(many) => {
                 for (row, error) in many.failures {
-                    verdict.breaks(Some(logged.value(row)), || error.to_string());
+                    if whole.is_some_and(|whole| whole.excuses(stamps[row])) {
+                        at_the_ends += 1;
+                        continue;
+                    }
+                    verdict.breaks(Some(logged[row]), || error.to_string());
                 }
             }
             Err(error) => {
-                for row in 0..stamps.len() {
-                    verdict.breaks(Some(logged.value(row)), || error.to_string());
+                for at in logged {
+                    verdict.breaks(Some(*at), || error.to_string());
                 }
             }
         }
     })?;
-    verdict.message = format!(
-        "known at {} of {asked} stamps of {at}",
-        asked - verdict.count.min(asked)
-    );
+    let known = asked - (verdict.count + at_the_ends).min(asked);
+    verdict.message = format!("known at {known} of {asked} stamps of {at}");
+    if at_the_ends > 0 {
+        let _ = write!(
+            verdict.message,
+            ", and {at_the_ends} before its first sample or after the last"
+        );
+    }
     Ok(verdict)
+}
+
+/// When a transform is known, and for how long around it a recording cannot say: its neighbours were sent before the
+/// recording began or after it ended.
+#[derive(Clone, Copy)]
+pub(super) struct Known {
+    range: TimeRange,
+    pause: i64,
+}
+
+impl Known {
+    /// Of a transform that changes; `None` where it is not known, or is static.
+    pub(super) fn of(buffer: &TransformBuffer, from: &str, to: &str) -> Option<Self> {
+        let range = buffer.covered(from, to).ok()?;
+        let children: Vec<_> = buffer.chain(from, to).ok()?.into_iter().collect();
+        let pause = |edge: &EdgeFacts| {
+            let is_between = children.iter().any(|link| link.child == edge.child);
+            let range = edge.range.filter(|_| is_between && edge.samples > 1)?;
+            Some(range.duration_nanos() / i64::try_from(edge.samples - 1).ok()?)
+        };
+        let pause = buffer.edges().iter().filter_map(pause).max()?;
+        Some(Known { range, pause })
+    }
+
+    /// Whether a time is just outside of it: not further than twice the usual pause between two samples.
+    pub(super) fn excuses(self, stamp: Stamp) -> bool {
+        let most = self.pause.saturating_mul(2);
+        let TimeRange { start, end } = self.range;
+        (stamp < start && start.since(stamp) <= most) || (stamp > end && stamp.since(end) <= most)
+    }
 }

@@ -4,11 +4,12 @@ use asof_decode::FieldPath;
 use asof_tf::TransformBuffer;
 
 use super::expectations::{Bounds, Expectations, OfTopic, OfTransform, Path, Span};
+use super::judge::Known;
 use super::survey::{Depth, Numbers, Survey, TopicSurvey, each_stamp};
 use crate::{Error, Recording};
 
-/// How many messages a topic needs before its rate is meaningful.
-const MIN_RATE_MESSAGES: u64 = 10;
+/// How many topics a note names.
+const MOST_NAMED: usize = 5;
 /// Frames to look up others from; the first that works is used.
 const ROOTS: [&str; 4] = ["map", "world", "odom", "base_link"];
 
@@ -20,6 +21,18 @@ pub fn propose(recording: &Recording) -> Result<Expectations, Error> {
         expectations
             .topics
             .insert(name.clone(), of_topic(topic, &survey));
+    }
+    let others: Vec<&str> = survey
+        .topics
+        .iter()
+        .filter(|(_, topic)| topic.has_another_clock())
+        .map(|(name, _)| name.as_str())
+        .collect();
+    if !others.is_empty() {
+        recording.progress().note(format_args!(
+            "the stamps of {} are from another clock than the log times, such as that of a simulation: no latency is expected of them",
+            first_of(&others)
+        ));
     }
     let buffer = TransformBuffer::from_source(recording)?.buffer;
     for (name, topic) in &survey.topics {
@@ -43,21 +56,19 @@ fn of_topic(topic: &TopicSurvey, survey: &Survey) -> OfTopic {
         },
         ..OfTopic::default()
     };
-    if topic.messages == 0 {
-        return expected;
-    }
-    if topic.messages < MIN_RATE_MESSAGES {
+    if topic.is_latched && topic.messages > 0 {
+        // It comes when somebody subscribes, and again at the beginning of each part.
         expected.messages = Some(Bounds {
             min: Some(1.0),
             max: None,
         });
-    } else {
+    } else if topic.is_regular() {
         let rate = survey.rate(topic);
-        expected.rate = Some(Bounds::new(short(rate * 0.9), short(rate * 1.1)));
+        expected.rate = Some(Bounds::new(below(rate * 0.9), above(rate * 1.1)));
         let gap = survey.gap(topic).nanos.unwrap_or(0);
         expected.gap = Some(milliseconds(gap as f64 * 1.5));
     }
-    if topic.latency.count > 0 {
+    if topic.latency.count > 0 && !topic.has_another_clock() {
         let Numbers { min, max, .. } = topic.latency;
         let room = (max - min).max(1e6);
         expected.latency = Some(Bounds::new(
@@ -89,19 +100,28 @@ fn root_of(
     frame: &str,
     buffer: &TransformBuffer,
 ) -> Result<Option<&'static str>, Error> {
-    let mut roots: Vec<&str> = ROOTS.into_iter().filter(|root| *root != frame).collect();
+    let mut roots: Vec<(&str, Option<Known>)> = ROOTS
+        .into_iter()
+        .filter(|root| *root != frame)
+        .map(|root| (root, Known::of(buffer, root, frame)))
+        .collect();
     each_stamp(recording, topic, |stamps, _| {
-        roots.retain(|root| {
+        roots.retain(|(root, known)| {
+            let is_excused = |row: usize| known.is_some_and(|known| known.excuses(stamps[row]));
             let found = buffer.lookup_many(*root, frame, stamps);
-            found.is_ok_and(|many| many.failures.is_empty())
+            found.is_ok_and(|many| many.failures.into_iter().all(|(row, _)| is_excused(row)))
         });
     })?;
-    Ok(roots.first().copied())
+    Ok(roots.first().map(|(root, _)| *root))
 }
 
-/// Rounds to three digits.
-fn short(value: f64) -> f64 {
-    (value * 1000.0).round() / 1000.0
+/// The first few names.
+fn first_of(names: &[&str]) -> String {
+    let shown = names.len().min(MOST_NAMED);
+    match names.len() - shown {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names[..shown].join(", ")),
+    }
 }
 
 /// A number of few digits that is at most this one.

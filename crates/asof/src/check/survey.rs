@@ -6,7 +6,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampNanosecondType;
 use arrow_array::{Array, RecordBatch, TimestampNanosecondArray};
 use arrow_schema::{DataType, Fields};
-use asof_core::{Query, Stamp, TimeRange};
+use asof_core::{Channel, Query, Stamp, TimeRange};
 use asof_decode::{FieldPath, Layers, Projection, TableOptions, Tables, numbers};
 
 use crate::{Error, Recording};
@@ -27,7 +27,12 @@ pub struct TopicSurvey {
     pub range: Option<TimeRange>,
     /// Without the ends of the recording.
     pub gap: Extreme,
+    /// From stamps to log times, without messages that were latched before the recording began.
     pub latency: Numbers,
+    /// From each message to the next.
+    pub pauses: Numbers,
+    /// Whether late subscribers get the last message: such topics have no rate of their own.
+    pub is_latched: bool,
     /// The largest change of latency between neighbours.
     pub jump: Extreme,
     pub fields: BTreeMap<String, Numbers>,
@@ -105,8 +110,10 @@ impl Survey {
             Depth::Fields => Projection::All,
         };
         let mut topics: BTreeMap<String, TopicSurvey> = BTreeMap::new();
-        for entry in &recording.summary().channels {
+        let summary = recording.summary();
+        for entry in &summary.channels {
             let topic = topics.entry(entry.channel.topic.clone()).or_default();
+            topic.is_latched |= asof_formats::is_latched(&entry.channel);
             let name = entry.channel.type_name().to_owned();
             if !topic.types.contains(&name) {
                 topic.types.push(name);
@@ -119,9 +126,9 @@ impl Survey {
             &Query::all(),
             projection,
             &mut undecoded,
-            |name, batch| {
-                let topic = topics.entry(name.to_owned()).or_default();
-                topic.see_times(batch);
+            |channel, batch| {
+                let topic = topics.entry(channel.topic.clone()).or_default();
+                topic.see_times(&Times::of(channel, summary.range, batch));
                 if depth == Depth::Fields {
                     topic.see_fields(batch);
                 }
@@ -167,7 +174,7 @@ pub fn each_batch(
     query: &Query,
     projection: Projection,
     undecoded: &mut u64,
-    mut each: impl FnMut(&str, &RecordBatch) -> Result<(), Error>,
+    mut each: impl FnMut(&Channel, &RecordBatch) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let options = TableOptions {
         layers: Layers::standard().without("semantic"),
@@ -179,7 +186,7 @@ pub fn each_batch(
         let batch = batch.map_err(|error| {
             Error::from(error).context("cannot read the recording on".to_owned())
         })?;
-        each(&batch.channel.topic, &batch.batch)?;
+        each(&batch.channel, &batch.batch)?;
     }
     *undecoded += tables
         .report()
@@ -189,26 +196,20 @@ pub fn each_batch(
     Ok(())
 }
 
-/// The stamps of a topic, some at a time, each beside when its message was logged. A message that does not say when it was
-/// measured is as of when it was logged.
+/// The stamps of a topic, some at a time, and when their messages were logged. A message that does not say when it was
+/// measured is as of when it was logged; one that was latched before the recording began is left out.
 pub fn each_stamp(
     recording: &Recording,
     topic: &str,
-    mut see: impl FnMut(&[Stamp], &TimestampNanosecondArray),
+    mut see: impl FnMut(&[Stamp], &[i64]),
 ) -> Result<(), Error> {
     let query = Query::topics([topic]);
     let projection = Projection::stamp();
-    each_batch(recording, &query, projection, &mut 0, |_, batch| {
-        let Some(logged) = times(batch, "log_time") else {
-            return Ok(());
-        };
-        let stamps = times(batch, "stamp");
-        let stamp = |row: usize| {
-            let own = stamps.filter(|stamps| stamps.is_valid(row));
-            Stamp::from_nanos(own.unwrap_or(logged).value(row))
-        };
-        let all: Vec<Stamp> = (0..batch.num_rows()).map(stamp).collect();
-        see(&all, logged);
+    let range = recording.summary().range;
+    each_batch(recording, &query, projection, &mut 0, |channel, batch| {
+        let times = Times::of(channel, range, batch);
+        let (stamps, logged): (Vec<Stamp>, Vec<i64>) = times.stamps().unzip();
+        see(&stamps, &logged);
         Ok(())
     })
 }
@@ -220,25 +221,87 @@ pub fn times<'a>(batch: &'a RecordBatch, name: &str) -> Option<&'a TimestampNano
         .as_primitive_opt::<TimestampNanosecondType>()
 }
 
+/// When the messages of a batch were logged, and how long after their stamps.
+pub struct Times<'a> {
+    pub logged: Option<&'a TimestampNanosecondArray>,
+    stamps: Option<&'a TimestampNanosecondArray>,
+    /// Stamps before this one are of messages that were latched, and say nothing about the way here.
+    since: i64,
+}
+
+impl<'a> Times<'a> {
+    pub fn of(channel: &Channel, recording: TimeRange, batch: &'a RecordBatch) -> Self {
+        let is_latched = asof_formats::is_latched(channel);
+        Times {
+            logged: times(batch, "log_time"),
+            stamps: times(batch, "stamp"),
+            since: if is_latched {
+                recording.start.nanos()
+            } else {
+                i64::MIN
+            },
+        }
+    }
+
+    /// The stamp and the log time of each message, without those that were latched before.
+    fn stamps(&self) -> impl Iterator<Item = (Stamp, i64)> {
+        let logged = self.logged.map_or(&[][..], |logged| logged.values());
+        let each = logged.iter().enumerate().map(|(row, at)| {
+            let own = self.stamps.filter(|stamps| stamps.is_valid(row));
+            (own.map_or(*at, |stamps| stamps.value(row)), *at)
+        });
+        each.filter(|(stamp, _)| *stamp >= self.since)
+            .map(|(stamp, at)| (Stamp::from_nanos(stamp), at))
+    }
+
+    /// The log time and the latency of each message.
+    pub fn all(&self) -> impl Iterator<Item = (i64, Option<i64>)> {
+        let logged = self.logged.map_or(&[][..], |logged| logged.values());
+        logged.iter().enumerate().map(|(row, at)| {
+            let stamp = self.stamps.filter(|stamps| stamps.is_valid(row));
+            let stamp = stamp.map(|stamps| stamps.value(row));
+            let stamp = stamp.filter(|stamp| *stamp >= self.since);
+            (*at, stamp.map(|stamp| at.saturating_sub(stamp)))
+        })
+    }
+}
+
+/// How many messages a topic needs before its rate is meaningful.
+const MIN_RATE_MESSAGES: u64 = 10;
+/// Stamps that are further than this from their log times are from another clock: no network takes a minute.
+const MOST_LATENCY: f64 = 60e9;
+
 impl TopicSurvey {
+    /// Whether its stamps are from another clock than its log times, such as that of a simulation.
+    pub fn has_another_clock(&self) -> bool {
+        let Numbers { min, max, .. } = self.latency;
+        self.latency.count > 0 && (min < -MOST_LATENCY || max > MOST_LATENCY)
+    }
+
+    /// Whether its messages come at a rate: so evenly that a third of the recording has the same, within a tenth.
+    pub fn is_regular(&self) -> bool {
+        if self.messages < MIN_RATE_MESSAGES || self.is_latched || self.pauses.mean <= 0.0 {
+            return false;
+        }
+        // By how much the count of a third varies, as far as pauses do not depend on each other.
+        let unevenness = self.pauses.deviation() / self.pauses.mean;
+        let deviation = unevenness * (3.0 / self.messages as f64).sqrt();
+        2.0 * deviation <= 0.1
+    }
+
     /// Takes the times of a batch in.
-    pub fn see_times(&mut self, batch: &RecordBatch) {
-        let Some(logged) = times(batch, "log_time") else {
-            return;
-        };
-        let stamps = times(batch, "stamp");
-        self.messages += batch.num_rows() as u64;
-        for row in 0..batch.num_rows() {
-            let at = logged.value(row);
+    pub fn see_times(&mut self, times: &Times<'_>) {
+        for (at, latency) in times.all() {
+            self.messages += 1;
             let here = TimeRange::new(Stamp::from_nanos(at), Stamp::from_nanos(at));
             self.range = Some(self.range.map_or(here, |range| range.cover(here)));
-            let stamp = stamps.filter(|stamps| stamps.is_valid(row));
-            let latency = stamp.map(|stamps| at.saturating_sub(stamps.value(row)));
             if let Some(latency) = latency {
                 self.latency.see(latency as f64);
             }
             if let Some((before, latency_before)) = self.last {
-                self.gap.see(at.saturating_sub(before), at);
+                let pause = at.saturating_sub(before);
+                self.gap.see(pause, at);
+                self.pauses.see(pause as f64);
                 if let (Some(latency), Some(before)) = (latency, latency_before) {
                     let change = latency.saturating_sub(before);
                     self.jump.see(change.saturating_abs(), at);
