@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use asof_core::Stamp;
+use asof_core::spelling::nearest;
 
 use crate::catalogue::Catalogue;
 use crate::commit::{Changes, LabelChange};
@@ -78,11 +79,21 @@ impl Catalogue {
                 );
                 Err(unknown(named, &hint))
             }
-            _ => Err(unknown(
-                named,
-                "; `asof find` lists its recordings, `asof index` adds new ones",
-            )),
+            _ => Err(unknown(named, &hint(trimmed, all()))),
         }
+    }
+}
+
+/// The path that was meant, by all of it or by its last name; else where the paths are listed.
+fn hint<'a>(wanted: &str, paths: impl Iterator<Item = &'a str> + Clone) -> String {
+    let name = |path: &'a str| path.rsplit('/').next().unwrap_or(path);
+    let near = nearest(wanted, paths.clone()).or_else(|| {
+        let meant = nearest(wanted, paths.clone().map(name))?;
+        paths.into_iter().find(|path| name(path) == meant)
+    });
+    match near {
+        Some(path) => format!("; did you mean '{path}'?"),
+        None => "; `asof find` lists its recordings, `asof index` adds new ones".to_owned(),
     }
 }
 

@@ -1,22 +1,29 @@
 //! `asof at`
 
+use std::io::Write as _;
 use std::path::PathBuf;
 
-use asof::{Query, Source, When};
+use asof::export::ReportingDecoders;
+use asof::formats::Recording;
+use asof::text::shown;
+use asof::{Batch, Query, Source, Stamp, When};
 use clap::Args;
+use serde::de::IgnoredAny;
 
 use super::Outcome;
 use super::cat::tell_problems;
+use super::columns::{self, Column};
 use super::fields::FieldChoice;
-use super::lines::{Lines, Style};
+use super::lines::{Lines, Style, age_text};
 use super::place::{Opening, Wanted};
 use super::screen::{Screen, is_watched, output};
-use super::select::TopicChoice;
+use super::select::{TopicChoice, meant_relative};
 
 /// Show the last message of every topic as of a time
 ///
 /// What the robot knew then: for each topic, its last message at or before the time, decoded, and its
-/// age. With --json, one object per line as `asof cat --json` prints them, with the age in nanoseconds.
+/// age. A terminal shows a line for each topic, cut to its width and without the header; --pretty shows all of each
+/// message. With --json, one object per line as `asof cat --json` prints them, with the age in nanoseconds.
 ///
 /// Without --time, the time is the end of a recording, and now for a running robot: as soon as each topic has had a
 /// message, and after two seconds at the latest. A time before now waits as well: messages that were sent before asof
@@ -56,7 +63,7 @@ pub struct At {
     #[command(flatten)]
     fields: FieldChoice,
 
-    /// Print each message over several lines; the default for one message on a terminal
+    /// Print all of each message, over several lines; the default for one message on a terminal
     #[arg(long, conflicts_with_all = ["json", "raw"])]
     pretty: bool,
 }
@@ -67,28 +74,109 @@ impl At {
         let (file, at) = self
             .opening
             .open_as_of(&self.places, &wanted, self.time, screen)?;
-        let topics = self.topics.topics(&self.places[0], &*file, screen);
+        let topics = self.topics.topics(&self.places[0], &*file, screen)?;
         let mut query = Query::all();
         query.topics = topics;
         self.fields.narrow(&mut query, &*file, screen)?;
         let known = file.latest_at(&query.topics, at)?;
         if known.is_empty() {
-            screen.note(format_args!("nothing was known as of {at}"));
+            let meant = meant_relative(self.time, file.summary().range)
+                .map_or(String::new(), |meant| {
+                    format!("; did you mean --time {meant}?")
+                });
+            screen.note(format_args!("nothing was known as of {at}{meant}"));
         }
         let style = Style::new(self.json, self.raw).with_ages(at);
-        let is_single = known.len() == 1 && is_watched() && !self.json && !self.raw;
-        let style = style.pretty(self.pretty || is_single);
+        let is_for_a_person = is_watched() && !self.json && !self.raw && !self.pretty;
+        if is_for_a_person && known.len() > 1 {
+            let has_damage = self.print_table(&known, at, screen)?;
+            return Ok(outcome(&*file, has_damage, screen));
+        }
+        let style = style.pretty(self.pretty || is_for_a_person);
         let mut lines = Lines::new(output(), style).with_fields(self.fields.projection());
         for message in known.iter() {
             lines.write(message)?;
         }
         let has_damage = lines.finish(screen)?;
-        let problems = &file.summary().problems;
-        tell_problems(problems, screen);
-        Ok(if has_damage {
-            Outcome::Damaged
-        } else {
-            Outcome::of(problems)
-        })
+        Ok(outcome(&*file, has_damage, screen))
+    }
+
+    /// A line for each topic; returns whether something could not be decoded.
+    fn print_table(&self, known: &Batch, at: Stamp, screen: &Screen) -> anyhow::Result<bool> {
+        let mut decoders = ReportingDecoders::new(self.fields.projection());
+        let mut rows = Vec::with_capacity(known.len());
+        for message in known.iter() {
+            let mut data = Vec::new();
+            let told = match decoders.json(message, &mut data) {
+                Ok(()) => without_header(&String::from_utf8_lossy(&data)),
+                Err(error) => format!("({})", shown(&error)),
+            };
+            let topic = shown(&message.channel.topic).into_owned();
+            let age = age_text(at.since(message.log_time));
+            rows.push(vec![topic, age, told]);
+        }
+        rows.sort();
+        let mut out = output();
+        let title = screen.palette().title;
+        writeln!(out, "{title}as of {at}{title:#}")?;
+        let is_cut = columns::write(&mut out, &COLUMNS, &rows, columns::room(), title)?;
+        out.flush()?;
+        if is_cut {
+            screen.note("cut to the width of the terminal; --pretty prints all");
+        }
+        Ok(decoders.tell(&screen.reports("")))
+    }
+}
+
+const COLUMNS: [Column; 3] = [
+    Column::left("topic").cut_in_the_middle(16),
+    Column::right("age"),
+    Column::left("message").cut_at_the_end(16),
+];
+
+/// A message without the header that it begins with: its time is shown as the age.
+fn without_header(json: &str) -> String {
+    let whole = || json.to_owned();
+    let Some(rest) = json.strip_prefix("{\"header\":") else {
+        return whole();
+    };
+    let mut values = serde_json::Deserializer::from_str(rest).into_iter::<IgnoredAny>();
+    match values.next() {
+        Some(Ok(_)) => {}
+        _ => return whole(),
+    }
+    match rest[values.byte_offset()..].strip_prefix(',') {
+        Some(fields) => format!("{{{fields}"),
+        None => whole(),
+    }
+}
+
+fn outcome(file: &dyn Recording, has_damage: bool, screen: &Screen) -> Outcome {
+    let problems = &file.summary().problems;
+    tell_problems(problems, screen);
+    if has_damage {
+        Outcome::Damaged
+    } else {
+        Outcome::of(problems)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_begins_after_the_header() {
+        let json =
+            r#"{"header":{"stamp":{"sec":1,"nanosec":2},"frame_id":"a,\"}"},"pose":{"x":1.5}}"#;
+        assert_eq!(without_header(json), r#"{"pose":{"x":1.5}}"#);
+        for whole in [
+            r#"{"header":{}}"#,
+            r#"{"x":{"header":1}}"#,
+            "3",
+            r#"{"header":"#,
+        ] {
+            assert_eq!(without_header(whole), whole);
+        }
     }
 }

@@ -20,7 +20,7 @@ use super::screen::{Output, Screen, is_watched, output, output_of_values};
 use super::select::Select;
 use asof::export::ReportingDecoders;
 use asof::rows::header;
-use asof::text::counted;
+use asof::text::{counted, hint};
 
 /// Print messages, decoded, one per line
 ///
@@ -117,7 +117,7 @@ impl Cat {
 
     fn write_messages(&self, file: &dyn Recording, screen: &Screen) -> anyhow::Result<bool> {
         let summary = file.summary();
-        let mut query = self.select.query(&self.places[0], file, screen);
+        let mut query = self.select.query(&self.places[0], file, screen)?;
         self.fields.narrow(&mut query, file, screen)?;
         if self.csv {
             refuse_several(&summary, &query)?;
@@ -243,14 +243,12 @@ impl Cat {
     ) -> anyhow::Error {
         let names: Vec<&str> = names.collect();
         let place = self.places[0].display();
-        if names.is_empty() {
-            anyhow!("{place} has no {what} '{name}', nor any other")
-        } else {
-            anyhow!(
-                "{place} has no {what} '{name}'; it has: {}",
-                names.join(", ")
-            )
-        }
+        let known = match hint(name, names.iter().copied()) {
+            Some(meant) => format!("; {meant}"),
+            None if names.is_empty() => ", nor any other".to_owned(),
+            None => format!("; it has: {}", names.join(", ")),
+        };
+        Usage::error(format!("{place} has no {what} '{name}'{known}"))
     }
 }
 

@@ -8,17 +8,17 @@ use asof::Recording;
 use asof::files::{Written, refuse_input, refuse_other_format};
 use asof::formats::ConvertOptions;
 use asof::problems::problems_as_json;
-use asof::text::hint;
 use asof::{Problem, Query, Topics};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::Outcome;
 use super::annotated::Annotated;
+use super::completions;
 use super::failure::Usage;
 use super::place::{Opening, Purpose, Wanted};
 use super::screen::{Palette, Screen};
-use super::select::{Patterns, Select, parse_patterns};
+use super::select::{Patterns, Select, no_topic, parse_patterns};
 use super::writing::{Chunks, tell};
 use asof::text::{bytes, counted, shown};
 
@@ -60,7 +60,7 @@ pub struct Convert {
     select: Select,
 
     /// Leave out these topics: names or globs, separated by commas
-    #[arg(long, value_name = "A,B", value_parser = parse_patterns)]
+    #[arg(long, value_name = "A,B", value_parser = parse_patterns, add = completions::topics())]
     exclude: Option<Patterns>,
 
     /// Rename a topic; may be repeated
@@ -166,7 +166,7 @@ impl Convert {
         let options = asof::files::ConvertOptions {
             conversion: ConvertOptions {
                 definitions,
-                ..self.options(&recording, screen)
+                ..self.options(&recording, screen)?
             },
             writer: self.chunks.options(),
             force: self.force,
@@ -177,19 +177,19 @@ impl Convert {
         tell(&done, &done.problems, self.json, screen, print)
     }
 
-    fn options(&self, recording: &Recording, screen: &Screen) -> ConvertOptions {
+    fn options(&self, recording: &Recording, screen: &Screen) -> anyhow::Result<ConvertOptions> {
         let summary = recording.summary();
-        let Query { mut topics, range } = self.select.query(&self.places[0], recording, screen);
+        let Query { mut topics, range } = self.select.query(&self.places[0], recording, screen)?;
         if let Some(excluded) = &self.exclude {
-            excluded.note_those_without_a_match(&self.places[0], &summary.topics(), screen);
+            excluded.check(&self.places[0], &summary.topics(), screen)?;
             let kept = summary
                 .topics()
                 .into_iter()
                 .filter(|topic| topics.contains(topic) && !excluded.is_match(topic));
             topics = Topics::named(kept);
         }
-        self.note_renames(&summary.topics(), &topics, screen);
-        ConvertOptions {
+        self.check_renames(&summary.topics(), &topics, screen)?;
+        Ok(ConvertOptions {
             query: Query { topics, range },
             rename: self.rename.iter().cloned().collect::<BTreeMap<_, _>>(),
             to_ros2: self.to.is_some(),
@@ -197,7 +197,7 @@ impl Convert {
             metadata: !self.no_metadata,
             keep_latched: !self.no_latched,
             ..ConvertOptions::default()
-        }
+        })
     }
 
     fn refuse_two_names(&self) -> anyhow::Result<()> {
@@ -212,18 +212,20 @@ impl Convert {
         Ok(())
     }
 
-    /// Notes when a new name is not used, or is shared by several topics.
-    fn note_renames(&self, known: &[&str], chosen: &Topics, screen: &Screen) {
+    /// Refuses a new name for a topic that is not there, and notes one that is shared by several.
+    fn check_renames(
+        &self,
+        known: &[&str],
+        chosen: &Topics,
+        screen: &Screen,
+    ) -> anyhow::Result<()> {
         let new_name = |topic: &str| {
             let found = self.rename.iter().find(|(old, _)| old == topic);
             found.map_or(topic.to_owned(), |(_, new)| new.clone())
         };
         for (old, new) in &self.rename {
             if !known.contains(&old.as_str()) {
-                let hint = hint(old, known.iter().copied()).map(|hint| format!("; {hint}"));
-                let hint = hint.unwrap_or_default();
-                screen.note(format_args!("there is no topic '{old}' to rename{hint}"));
-                continue;
+                return Err(no_topic(old, &self.places[0], known));
             }
             // When both are renamed, one note is enough.
             let is_said = |topic: &str| new_name(topic) != topic && topic < old.as_str();
@@ -237,6 +239,7 @@ impl Convert {
                 ));
             }
         }
+        Ok(())
     }
 
     fn done(&self, recording: &Recording, written: Written) -> Done {

@@ -5,7 +5,6 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Context;
 use asof::Query;
 use asof::demo::{Demo, DemoEncoding, DemoOptions};
 use asof::formats::{McapWriter, McapWriterOptions};
@@ -107,11 +106,15 @@ const BAR: &str = "driving [{bar:40}] {percent} % {eta}";
 impl DemoVerb {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
         let new = NewFile::create(&self.output, |path| self.force || is_demo(path))?;
-        self.write(&new, screen)
-            .with_context(|| format!("cannot write {}", self.output.display()))?;
+        self.write(&new, screen).map_err(|error| {
+            let (file, cause) = (self.output.display(), error.root_cause().to_string());
+            error.context(format!("cannot write {file}: {cause}"))
+        })?;
         new.finish()?;
-        let summary = place::open(&self.output, Purpose::Read)?.summary();
-        let report = Report::of_summary(&self.output, &summary, &Query::all());
+        let recording = place::open(&self.output, Purpose::Read)?;
+        let query = Query::all();
+        let mut report = Report::of_summary(&self.output, &recording.summary(), &query);
+        report.estimate(&*recording, &query);
         info::show(&report, self.json, screen)?;
         if !self.json {
             self.suggest(screen)?;

@@ -11,6 +11,7 @@ use clap::Args;
 
 use super::Outcome;
 use super::failure::Failures;
+use super::layers;
 use super::place::{Opening, Purpose, Wanted};
 use super::screen::{Palette, Screen, output};
 
@@ -32,6 +33,7 @@ use super::screen::{Palette, Screen, output};
 /// itself; undecoded messages alone are not damage), messages (readable), undecoded (how many of
 /// them cannot be decoded; null with --no-decode), unknown (topic, messages and reason of those without a
 /// decoder), stamps (the topics with wrong ones: how many are off by more than a minute, zero, or jump), problems.
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -54,6 +56,10 @@ pub struct Doctor {
     /// Check the file without decoding its messages
     #[arg(long, overrides_with = "decode")]
     no_decode: bool,
+
+    /// Show which layer decodes which topic, and why, and the file's own layers; nothing is checked
+    #[arg(long)]
+    layers: bool,
 
     /// Print JSON
     #[arg(long)]
@@ -80,6 +86,10 @@ impl Doctor {
         let file = self
             .opening
             .open(&[place.to_owned()], &Wanted::all(), Purpose::Look, screen)?;
+        if self.layers {
+            layers::show(&*file, self.json)?;
+            return Ok(Outcome::Done);
+        }
         let options = DoctorOptions {
             decode: !self.no_decode,
         };

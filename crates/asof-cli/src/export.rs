@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 
 use super::Outcome;
 use super::cat::tell_problems;
+use super::completions;
 use super::failure::Usage;
 use super::layers::LayerChoice;
 use super::memory;
@@ -56,7 +57,7 @@ pub struct Export {
     opening: Opening,
 
     /// Only these fields, by path, separated by commas; topics without any of them are left out
-    #[arg(long, value_name = "A.B,C", value_delimiter = ',')]
+    #[arg(long, value_name = "A.B,C", value_delimiter = ',', add = completions::fields())]
     fields: Vec<String>,
 
     /// The times of each row, separated by commas: log_time and publish_time, and in Parquet and
@@ -176,7 +177,7 @@ impl Export {
         let file = Recording::new(file, &self.places).with_progress(screen.reports(bar));
         let options = ExportOptions {
             format: self.format.into(),
-            query: self.select.query(&self.places[0], &file, screen),
+            query: self.select.query(&self.places[0], &file, screen)?,
             fields: self.fields.clone(),
             timelines: self.times.iter().copied().map(Timeline::from).collect(),
             layers,

@@ -2,8 +2,10 @@
 
 use std::fmt::{self, Write as _};
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
+use asof::{Source as _, SourceError};
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
@@ -46,9 +48,10 @@ impl From<anyhow::Error> for Failure {
         };
         if error.chain().any(is_hangup) {
             Failure::Hangup
-        } else if error.is::<Usage>()
-            || matches!(error.downcast_ref(), Some(asof::Error::Option(_)))
-        {
+        } else if let Some(topic) = meant_topic(&error) {
+            let line = format!("{error}; for a topic: --topics {topic}");
+            Failure::Usage(error.context(line))
+        } else if is_usage(&error) {
             Failure::Usage(error)
         } else if let Some(cause) = error.chain().next().and_then(|error| {
             let own = error.downcast_ref::<io::Error>();
@@ -63,6 +66,64 @@ impl From<anyhow::Error> for Failure {
         } else {
             Failure::Other(error)
         }
+    }
+}
+
+/// A place that does not exist, where a recording beside it has a topic of this name.
+fn meant_topic(error: &anyhow::Error) -> Option<String> {
+    let Some(SourceError::Io { place, cause, .. }) = error.downcast_ref() else {
+        return None;
+    };
+    let words = super::words();
+    if cause.kind() != io::ErrorKind::NotFound || !words.iter().any(|word| word == place.as_str()) {
+        return None;
+    }
+    let files = words
+        .iter()
+        .skip(1)
+        .map(Path::new)
+        .filter(|word| word.is_file());
+    let has_topic = |file: &Path| {
+        let summary = asof::formats::open(file).map(|recording| recording.summary());
+        summary.is_ok_and(|summary| summary.topics().contains(&place.as_str()))
+    };
+    files.into_iter().any(has_topic).then(|| place.clone())
+}
+
+/// Whether the command line is wrong: an option that cannot be followed, or a name that nothing has.
+fn is_usage(error: &anyhow::Error) -> bool {
+    use asof::tf::LookupError;
+    #[cfg(feature = "sql")]
+    if let Some(asof::sql::SqlError::Query { .. } | asof::sql::SqlError::NotReading(_)) =
+        error.downcast_ref()
+    {
+        return true;
+    }
+    error.is::<Usage>()
+        || error.downcast_ref().is_some_and(is_misnamed)
+        || matches!(error.downcast_ref(), Some(LookupError::UnknownFrame { .. }))
+}
+
+/// Whether an option is wrong, or names something that is not there.
+fn is_misnamed(error: &asof::Error) -> bool {
+    use asof::Error;
+    use asof::align::AlignError;
+    use asof::catalogue::CatalogueError;
+    use asof::decode::RowsError;
+    use asof::lerobot::LerobotError;
+    match error {
+        Error::Option(_)
+        | Error::Path(_)
+        | Error::Catalogue(CatalogueError::UnknownRecording { .. }) => true,
+        Error::In { cause, .. } => is_misnamed(cause),
+        Error::Rows(rows) | Error::Align(AlignError::Rows(rows)) => {
+            matches!(rows, RowsError::NoSuchTopic { .. } | RowsError::Path { .. })
+        }
+        Error::Lerobot(error) => matches!(
+            error,
+            LerobotError::NoTopic { .. } | LerobotError::NoPath { .. }
+        ),
+        _ => false,
     }
 }
 

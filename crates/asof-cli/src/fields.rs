@@ -6,6 +6,7 @@ use asof::formats::Recording;
 use asof::{Growth, Query};
 use clap::Args;
 
+use super::completions;
 use super::screen::Screen;
 
 /// The fields of printed messages.
@@ -16,7 +17,8 @@ pub struct FieldChoice {
         long,
         value_name = "A,B",
         value_delimiter = ',',
-        conflicts_with = "raw"
+        conflicts_with = "raw",
+        add = completions::fields()
     )]
     fields: Vec<String>,
 }

@@ -12,7 +12,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::Outcome;
-use super::fleet::{Searching, long_line};
+use super::columns;
+use super::fleet::{LONG_COLUMNS, Searching, long_row};
 use super::place::{self, Purpose};
 use super::screen::{Screen, output};
 use asof::text::{duration, shown};
@@ -73,9 +74,13 @@ impl Find {
         let mut files = Vec::new();
         let mut out = output();
         let mut found = 0_u64;
+        let (mut rows, mut misnamed) = (Vec::new(), None);
         for place in &self.places {
             if let Some(fleet) = self.fleet_of(place)? {
                 let recordings = self.searching.find(&fleet)?;
+                if recordings.recordings.is_empty() && misnamed.is_none() {
+                    misnamed = self.searching.misnamed(&fleet)?;
+                }
                 let SearchStats {
                     groups,
                     groups_read,
@@ -88,6 +93,10 @@ impl Find {
                         continue;
                     }
                     found += 1;
+                    if self.long && !self.json {
+                        rows.push(long_row(&recording, &address));
+                        continue;
+                    }
                     out.write_all(self.recording_line(&fleet, &recording, &address).as_bytes())?;
                 }
             } else if place.is_dir() {
@@ -96,6 +105,10 @@ impl Find {
             } else {
                 files.push(place.clone());
             }
+        }
+        if !rows.is_empty() {
+            // An address is copied, so nothing is cut.
+            columns::write(&mut out, &LONG_COLUMNS, &rows, None, screen.palette().title)?;
         }
         let mut is_damaged = false;
         // One that cannot be read does not hide the others.
@@ -119,6 +132,9 @@ impl Find {
             }
         }
         out.flush()?;
+        if let Some(error) = misnamed.filter(|_| found == 0) {
+            return Err(error);
+        }
         if found == 0 {
             let is_of_moments = self.text.is_some() || !self.searching.is_asked();
             screen.note(if is_of_moments {
@@ -146,8 +162,6 @@ impl Find {
     fn recording_line(&self, fleet: &Fleet, found: &FoundRecording, address: &str) -> String {
         if self.json {
             format!("{}\n", fleet.found_as_json(found))
-        } else if self.long {
-            long_line(found, address)
         } else {
             format!("{}\n", shown(address))
         }

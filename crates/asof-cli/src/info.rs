@@ -8,19 +8,20 @@ use asof::{Growth, Stamp};
 use clap::Args;
 
 use super::Outcome;
+use super::columns::{self, Column, wrapped};
 use super::failure::Failures;
-use super::layers::LayerChoice;
 use super::place::{Opening, Purpose, Wanted};
 use super::report::{Report, TopicReport};
 use super::screen::{Palette, Screen, output};
 use super::select::Select;
-use super::writing::print_problems;
+use asof::is_address;
 use asof::text::{bytes, counted, duration, grouped, hertz, shown};
 
 /// Show what is in a recording: topics, types, counts, rates, times, size, problems
 ///
-/// Only the file's summary is read, so this is as quick on 10 GB as on 10 MB. Rates are averages over
-/// the whole recording. With --start or --end, the messages of that time are read and counted instead.
+/// Only the file's summary is read, and a few messages, so this is as quick on 10 GB as on 10 MB. Rates are averages over
+/// the whole recording. The bytes of a topic are those of its payloads, uncompressed: estimated from a few messages (~),
+/// counted with --bytes. With --start or --end, the messages of that time are read and counted.
 ///
 /// For a running robot, messages and rates are those of two seconds of listening; --for listens longer.
 ///
@@ -46,15 +47,12 @@ pub struct Info {
     opening: Opening,
 
     /// Show several recordings merged into one, as other commands read them
-    #[arg(long, conflicts_with = "layers")]
+    #[arg(long)]
     merge: bool,
 
-    /// Show which layer decodes which topic, and why; and the file's own layers
+    /// Count the bytes of each topic, by reading all messages
     #[arg(long)]
-    layers: bool,
-
-    #[command(flatten)]
-    choice: LayerChoice,
+    bytes: bool,
 
     /// Print JSON
     #[arg(long)]
@@ -74,12 +72,6 @@ impl Info {
             if index > 0 && !self.json {
                 writeln!(io::stdout())?;
             }
-            if self.layers {
-                if let Err(error) = self.show_layers(place, screen) {
-                    failures.add(error, screen);
-                }
-                continue;
-            }
             match self.report(std::slice::from_ref(place), screen) {
                 Ok(report) => {
                     show(&report, self.json, screen)?;
@@ -93,66 +85,6 @@ impl Info {
         failures.or(outcome)
     }
 
-    /// One line for each topic: the layer that takes it, and why; the layers that declined before, and why.
-    fn show_layers(&self, place: &PathBuf, screen: &Screen) -> anyhow::Result<()> {
-        let file = self.open(std::slice::from_ref(place), screen)?;
-        let summary = file.summary();
-        let query = self.select.query(place, &*file, screen);
-        let layers = self.choice.of(asof::decode::Layers::standard())?;
-        let mut out = output();
-        for assignment in layers.plan(&summary) {
-            let topic = &assignment.channel.topic;
-            if !query.topics.contains(topic) {
-                continue;
-            }
-            let layer = assignment.layer.as_deref().unwrap_or("none");
-            if self.json {
-                let declined: Vec<_> = assignment
-                    .declined
-                    .iter()
-                    .map(|(layer, reason)| serde_json::json!({"layer": &**layer, "reason": reason}))
-                    .collect();
-                let line = serde_json::json!({
-                    "topic": topic, "type": assignment.channel.type_name(), "layer": layer,
-                    "reason": assignment.reason, "declined": declined,
-                });
-                writeln!(out, "{line}")?;
-                continue;
-            }
-            writeln!(
-                out,
-                "{}  {layer}: {}",
-                shown(topic),
-                shown(&assignment.reason)
-            )?;
-            for (layer, reason) in &assignment.declined {
-                writeln!(out, "    not {layer}: {}", shown(reason))?;
-            }
-        }
-        // Contents are not read: attachments can be large.
-        let mut tables: Vec<(&str, u64)> = Vec::new();
-        for batch in layers.file_tables(&*file, &()) {
-            let (layer, batch) = batch?;
-            let rows = batch.num_rows() as u64;
-            match tables.last_mut() {
-                Some((last, count)) if *last == layer => *count += rows,
-                _ => tables.push((layer, rows)),
-            }
-        }
-        for (layer, rows) in tables {
-            let reason = counted(rows, "row");
-            if self.json {
-                let line = serde_json::json!({
-                    "topic": null, "type": null, "layer": layer, "reason": reason, "declined": [],
-                });
-                writeln!(out, "{line}")?;
-            } else {
-                writeln!(out, "(the file)  {layer}: {reason}")?;
-            }
-        }
-        Ok(out.flush()?)
-    }
-
     fn open(&self, places: &[PathBuf], screen: &Screen) -> anyhow::Result<Box<dyn Recording>> {
         let wanted = Wanted::chosen(self.select.patterns());
         self.opening.open(places, &wanted, Purpose::Look, screen)
@@ -161,13 +93,18 @@ impl Info {
     fn report(&self, places: &[PathBuf], screen: &Screen) -> anyhow::Result<Report> {
         let file = self.open(places, screen)?;
         let summary = file.summary();
-        let query = self.select.query(&places[0], &*file, screen);
+        let query = self.select.query(&places[0], &*file, screen)?;
         let names: Vec<String> = places.iter().map(|p| p.display().to_string()).collect();
         let name = PathBuf::from(names.join(", "));
-        let mut report = if self.select.is_all_of_time() {
-            Report::of_summary(&name, &summary, &query)
+        let is_all = self.select.is_all_of_time();
+        let mut report = if is_all && !self.bytes {
+            let mut report = Report::of_summary(&name, &summary, &query);
+            if !places.iter().any(|place| is_address(place)) {
+                report.estimate(&*file, &query);
+            }
+            report
         } else {
-            Report::of_messages(&name, &*file, &query)?
+            Report::of_messages(&name, &*file, &query, is_all)?
         };
         // A robot's metadata is its current state; that of a file is printed by `cat --metadata`.
         if file.growth() == Growth::Growing {
@@ -198,14 +135,19 @@ pub fn show(report: &Report, json: bool, screen: &Screen) -> anyhow::Result<()> 
     Ok(out.flush()?)
 }
 
+/// Where the values begin, and the later lines of a problem.
+const LABEL_WIDTH: usize = 15;
+const PROBLEM_INDENT: usize = 4;
+
 fn print(out: &mut impl Write, report: &Report, colors: Palette) -> io::Result<()> {
     let Palette {
         title, label, bad, ..
     } = colors;
     writeln!(out, "{title}{}{title:#}", shown(&report.path))?;
+    let room = columns::room();
     // Any value can hold names from the file.
     let mut line = |name: &str, value: String| {
-        let value = shown(&value);
+        let value = wrapped(&shown(&value), LABEL_WIDTH, room);
         writeln!(out, "  {label}{name:<12}{label:#} {value}")
     };
     line("format", format_of(report))?;
@@ -225,6 +167,11 @@ fn print(out: &mut impl Write, report: &Report, colors: Palette) -> io::Result<(
             "chunks",
             format!("{}, {}", grouped(report.chunks), report.compression),
         )?;
+    }
+    if let [first, ..] = &report.topics[..]
+        && is_of_one_encoding(&report.topics)
+    {
+        line("encoding", or_dash(&first.encoding).to_owned())?;
     }
     for entry in &report.attachments {
         let (name, size) = (&entry.name, bytes(entry.size));
@@ -250,12 +197,15 @@ fn print(out: &mut impl Write, report: &Report, colors: Palette) -> io::Result<(
     }
     if !report.topics.is_empty() {
         writeln!(out)?;
-        print_topics(out, &report.topics, title)?;
+        print_topics(out, &report.topics, room, colors)?;
     }
     if !report.problems.is_empty() {
         let total = counted(report.problems.len() as u64, "problem");
         writeln!(out, "\n  {bad}{total}{bad:#}")?;
-        print_problems(out, &report.problems)?;
+        for problem in &report.problems {
+            let problem = wrapped(&shown(&problem.to_string()), PROBLEM_INDENT, room);
+            writeln!(out, "  {problem}")?;
+        }
     }
     Ok(())
 }
@@ -273,43 +223,57 @@ fn format_of(report: &Report) -> String {
     text
 }
 
-/// The widest column. A longer name widens only its own line.
-const MAX_COLUMN_WIDTH: usize = 120;
+/// Whether all topics have one encoding, which is said once then.
+fn is_of_one_encoding(topics: &[TopicReport]) -> bool {
+    topics
+        .windows(2)
+        .all(|pair| pair[0].encoding == pair[1].encoding)
+}
 
 fn print_topics(
     out: &mut impl Write,
     topics: &[TopicReport],
-    title: anstyle::Style,
+    room: Option<usize>,
+    colors: Palette,
 ) -> io::Result<()> {
-    let head = ["topic", "type", "encoding", "messages", "Hz"].map(str::to_owned);
+    let name = |name| Column::left(name).cut_in_the_middle(16);
+    let mut columns = vec![name("topic"), name("type")];
+    let has_encoding = !is_of_one_encoding(topics);
+    if has_encoding {
+        columns.push(name("encoding"));
+    }
+    columns.extend(["messages", "Hz", "bytes"].map(Column::right));
     let row = |entry: &TopicReport| {
-        let rate = entry.hz.filter(|&hz| hz > 0.0);
-        [
+        let mut cells = vec![
             shown(&entry.topic).into_owned(),
             shown(or_dash(&entry.type_name)).into_owned(),
-            shown(or_dash(&entry.encoding)).into_owned(),
+        ];
+        if has_encoding {
+            cells.push(shown(or_dash(&entry.encoding)).into_owned());
+        }
+        let rate = entry.hz.filter(|&hz| hz > 0.0);
+        let size = match (entry.bytes, entry.bytes_estimate) {
+            (Some(count), _) => bytes(count),
+            (None, Some(count)) => format!("~{}", bytes(count)),
+            (None, None) => "-".to_owned(),
+        };
+        cells.extend([
             entry.messages.map_or("unknown".to_owned(), grouped),
             rate.map_or("-".to_owned(), hertz),
-        ]
+            size,
+        ]);
+        cells
     };
-    let rows: Vec<[String; 5]> = topics.iter().map(row).collect();
-    let mut widths = [0; 5];
-    for row in rows.iter().chain([&head]) {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count()).min(MAX_COLUMN_WIDTH);
-        }
-    }
-    let [w0, w1, w2, w3, w4] = widths;
-    let mut line = |[topic, type_name, encoding, messages, hz]: &[String; 5],
-                    style: anstyle::Style| {
+    let rows: Vec<Vec<String>> = topics.iter().map(row).collect();
+    columns::write(out, &columns, &rows, room, colors.title)?;
+    if topics.iter().any(|entry| entry.bytes_estimate.is_some()) {
+        let label = colors.label;
         writeln!(
             out,
-            "  {style}{topic:<w0$}  {type_name:<w1$}  {encoding:<w2$}  {messages:>w3$}  {hz:>w4$}{style:#}"
-        )
-    };
-    line(&head, title)?;
-    rows.iter()
-        .try_for_each(|row| line(row, anstyle::Style::new()))
+            "  {label}~ is estimated from a few messages; --bytes counts{label:#}"
+        )?;
+    }
+    Ok(())
 }
 
 fn or_dash(text: &str) -> &str {

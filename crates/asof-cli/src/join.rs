@@ -24,12 +24,13 @@ use self::table::Joined;
 use self::text::Text;
 use super::Outcome;
 use super::cat::tell_problems;
+use super::completions;
 use super::failure::Usage;
+use super::length::parse_length;
 use super::place::{Opening, Purpose, Wanted};
 use super::screen::{Screen, output};
-use super::select::Span;
+use super::select::{Span, no_topic};
 use asof::files::refuse_same;
-use asof::text::hint;
 
 /// Match every message of one topic with messages of others by time
 ///
@@ -63,11 +64,11 @@ pub struct Join {
     places: Vec<PathBuf>,
 
     /// The topic whose messages make the rows
-    #[arg(long, value_name = "TOPIC")]
+    #[arg(long, value_name = "TOPIC", add = completions::topics())]
     anchor: String,
 
     /// The topics to look up, separated by commas
-    #[arg(long, value_name = "A,B", value_delimiter = ',', required = true)]
+    #[arg(long, value_name = "A,B", value_delimiter = ',', required = true, add = completions::topics())]
     with: Vec<String>,
 
     /// Which message matches the anchor's
@@ -78,17 +79,17 @@ pub struct Join {
     #[arg(long, value_enum)]
     on: Option<On>,
 
-    /// The largest distance between matching messages: 50ms, 1s
-    #[arg(long, value_name = "TIME", value_parser = parse_distance)]
+    /// The largest distance between matching messages: seconds, or with a unit such as 50ms
+    #[arg(long, value_name = "TIME", value_parser = parse_length)]
     within: Option<Duration>,
 
     /// How late a message may arrive, by the time that is joined on: 250ms, 5s. One second by default;
     /// zero where a recording is joined on log times
-    #[arg(long, value_name = "TIME", value_parser = parse_distance)]
+    #[arg(long, value_name = "TIME", value_parser = parse_length)]
     lateness: Option<Duration>,
 
     /// Only these fields, by path, separated by commas
-    #[arg(long, value_name = "A.B,C", value_delimiter = ',')]
+    #[arg(long, value_name = "A.B,C", value_delimiter = ',', add = completions::fields())]
     fields: Vec<String>,
 
     /// Also print pictures, clouds and other bytes, in base64
@@ -156,13 +157,6 @@ trait Sink {
     fn finish(self: Box<Self>, screen: &Screen) -> anyhow::Result<bool>;
 }
 
-fn parse_distance(text: &str) -> Result<Duration, String> {
-    match format!("+{text}").parse() {
-        Ok(asof::When::AfterStart(nanos)) => Ok(Duration::from_nanos(nanos.unsigned_abs())),
-        _ => Err("a length of time, such as 50ms or 1.5s".to_owned()),
-    }
-}
-
 impl Join {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
         let wanted = Wanted::named(self.with.iter().chain([&self.anchor]));
@@ -173,9 +167,7 @@ impl Join {
         let known = summary.topics();
         for topic in self.with.iter().chain([&self.anchor]) {
             if !known.contains(&topic.as_str()) {
-                let hint = hint(topic, known.iter().copied()).map(|hint| format!("; {hint}"));
-                let hint = hint.unwrap_or_default();
-                return Err(Usage::error(format!("there is no topic '{topic}'{hint}")));
+                return Err(no_topic(topic, &self.places[0], &known));
             }
         }
         let mut reading = Reading::new(self, &*file, screen)?;

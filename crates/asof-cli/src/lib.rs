@@ -10,6 +10,7 @@ mod cat;
 mod check;
 mod chosen;
 mod cluster;
+mod columns;
 mod compare;
 mod completions;
 mod convert;
@@ -25,6 +26,7 @@ mod fleet;
 mod info;
 mod join;
 mod layers;
+mod length;
 mod lerobot;
 mod lines;
 mod live;
@@ -123,6 +125,8 @@ enum Outcome {
     Damaged,
     /// There is no answer, and the reason was printed instead.
     Failed,
+    /// Something was named that is not there, and that was printed.
+    Misnamed,
     /// The user interrupted it: Ctrl-C.
     #[cfg(feature = "sql")]
     Interrupted,
@@ -144,6 +148,7 @@ impl From<Outcome> for ExitCode {
             Outcome::Done => ExitCode::SUCCESS,
             Outcome::Damaged => ExitCode::from(3),
             Outcome::Failed => ExitCode::FAILURE,
+            Outcome::Misnamed => ExitCode::from(2),
             #[cfg(feature = "sql")]
             Outcome::Interrupted => ExitCode::from(130),
         }
@@ -168,6 +173,9 @@ pub fn main_with(words: Vec<OsString>) -> ExitCode {
 
 /// Runs the command line of the process.
 pub fn main() -> ExitCode {
+    if completions::answer() {
+        return ExitCode::SUCCESS;
+    }
     let cli = match Cli::try_parse_from(words()) {
         Ok(cli) => cli,
         Err(error) => return failure::of_usage(&error),

@@ -171,7 +171,7 @@ impl<W: Write> Lines<W> {
         };
         let (topic, type_name) = (shown(&channel.topic), shown(type_name));
         let age = self.style.as_of.map(|at| at.since(message.log_time));
-        let age = age.map_or(String::new(), |age| format!("  {}", age_text(age)));
+        let age = age.map_or(String::new(), |age| format!("  {} old", age_text(age)));
         if !self.style.is_raw {
             write!(line, "{:.9}{age}  {topic}  {type_name}", message.log_time)?;
             line.extend_from_slice(if self.style.is_pretty { b"" } else { b"  " });
@@ -204,15 +204,15 @@ impl<W: Write> Lines<W> {
     }
 }
 
-/// An age as text: `1.234 s old`.
-fn age_text(nanos: i64) -> String {
+/// An age as text: `1.234 s`.
+pub fn age_text(nanos: i64) -> String {
     let seconds = nanos as f64 * 1e-9;
     if seconds.abs() < 120.0 {
-        format!("{seconds:.3} s old")
+        format!("{seconds:.3} s")
     } else if seconds.abs() < 7200.0 {
-        format!("{:.1} min old", seconds / 60.0)
+        format!("{:.1} min", seconds / 60.0)
     } else {
-        format!("{:.1} h old", seconds / 3600.0)
+        format!("{:.1} h", seconds / 3600.0)
     }
 }
 

@@ -17,6 +17,7 @@ use clap::Args;
 
 use super::chosen::Chosen;
 use super::failure::Usage;
+use super::length::parse_time;
 use super::live;
 use super::screen::Screen;
 use super::select::Patterns;
@@ -381,20 +382,6 @@ fn refuse_to_follow_elsewhere(places: &[PathBuf]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A time above zero: seconds, or with a unit.
-pub fn parse_time(text: &str) -> Result<Duration, String> {
-    let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
-    let (number, unit) = units
-        .iter()
-        .find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit)))
-        .unwrap_or((text, 1.0));
-    let seconds: Option<f64> = number.parse().ok();
-    seconds
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds * unit).ok())
-        .filter(|time| !time.is_zero())
-        .ok_or_else(|| "give a time, such as 10, 500ms, 30s, 5m or 1h".to_owned())
-}
-
 /// Whether a place may be, or may contain, a file that is unpacked to a temporary one before it is read.
 fn may_be_unpacked(place: &Path) -> bool {
     let extension = place.extension().and_then(|extension| extension.to_str());
@@ -522,21 +509,4 @@ pub fn shown_name(place: &Path) -> String {
 /// A place as shown in messages: an address may carry a password or a signature.
 fn shown_place(place: &Path) -> String {
     without_secrets(&place.display().to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_time_is_a_number_above_zero_with_or_without_a_unit() {
-        assert_eq!(parse_time("5m"), Ok(Duration::from_mins(5)));
-        assert_eq!(parse_time("1.5h"), Ok(Duration::from_mins(90)));
-        assert_eq!(parse_time("90"), Ok(Duration::from_secs(90)));
-        assert_eq!(parse_time("0.5"), Ok(Duration::from_millis(500)));
-        assert_eq!(parse_time("500ms"), Ok(Duration::from_millis(500)));
-        for text in ["", "0", "-1m", "soon", "inf", "NaN", "1e300h"] {
-            assert!(parse_time(text).is_err(), "{text}");
-        }
-    }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use asof::formats::Recording;
 use asof::problems::problems_as_json;
 use asof::{Problem, Query, Source, SourceError, Summary, TimeRange};
 use serde::Serialize;
@@ -56,9 +57,12 @@ pub struct TopicReport {
     pub schema_encoding: String,
     pub messages: Option<u64>,
     pub hz: Option<f64>,
-    /// Bytes of payload; only where the messages were read.
+    /// Bytes of payload, where they were counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
+    /// Bytes of payload, estimated from a few messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_estimate: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -76,6 +80,11 @@ pub struct MetadataReport {
     pub name: String,
     pub offset: u64,
 }
+
+/// At how many instants messages are looked at, to estimate their sizes.
+const SAMPLED_INSTANTS: i64 = 8;
+/// After how many decompressed bytes no more are looked at.
+const MOST_SAMPLED_BYTES: u64 = 64 << 20;
 
 /// What makes two channels one entry: topic, type, encoding, schema encoding.
 type Key = [String; 4];
@@ -109,7 +118,7 @@ impl Report {
         report
     }
 
-    /// By reading the messages that the query selects.
+    /// By reading the messages that the query selects; also with topics that have none, if wanted.
     ///
     /// # Errors
     /// When the recording cannot be read further.
@@ -117,8 +126,19 @@ impl Report {
         path: &Path,
         source: &dyn Source,
         query: &Query,
+        with_silent: bool,
     ) -> Result<Self, SourceError> {
         let mut tallies: BTreeMap<Key, Tally> = BTreeMap::new();
+        if with_silent {
+            let none = || Tally {
+                messages: Some(0),
+                bytes: Some(0),
+            };
+            let summary = source.summary();
+            let channels = summary.channels.iter().map(|entry| &entry.channel);
+            let chosen = channels.filter(|channel| query.topics.contains(&channel.topic));
+            tallies.extend(chosen.map(|channel| (key(channel), none())));
+        }
         let mut range = TimeRange::EMPTY;
         for batch in source.read(query)? {
             let batch = batch?;
@@ -138,6 +158,57 @@ impl Report {
             }
         }
         Ok(Report::new(path, &source.summary(), range, tallies))
+    }
+
+    /// Estimates the bytes of each topic from what was known at a few instants. Where these are all messages of a topic, they
+    /// are counted.
+    pub fn estimate(&mut self, source: &dyn Recording, query: &Query) {
+        let Some((start, end)) = self.start.zip(self.end) else {
+            return;
+        };
+        let mut seen: BTreeMap<Key, BTreeMap<(i64, u32), u64>> = BTreeMap::new();
+        let step = end.saturating_sub(start) / (SAMPLED_INSTANTS - 1);
+        for instant in (0..SAMPLED_INSTANTS).rev() {
+            // The last first: it is known of every topic then.
+            let at = if instant == SAMPLED_INSTANTS - 1 {
+                end
+            } else {
+                start + instant * step
+            };
+            let at = asof::Stamp::from_nanos(at);
+            let Ok(known) = source.latest_at(&query.topics, at) else {
+                break;
+            };
+            for message in known.iter() {
+                let sizes = seen.entry(key(message.channel)).or_default();
+                let id = (message.log_time.nanos(), message.sequence);
+                sizes.insert(id, message.payload.len() as u64);
+            }
+            let read = source
+                .read_stats()
+                .map_or(0, |stats| stats.decompressed_bytes);
+            if read > MOST_SAMPLED_BYTES {
+                break;
+            }
+        }
+        for topic in &mut self.topics {
+            let key = [
+                topic.topic.clone(),
+                topic.type_name.clone(),
+                topic.encoding.clone(),
+                topic.schema_encoding.clone(),
+            ];
+            let (Some(sizes), Some(messages)) = (seen.get(&key), topic.messages) else {
+                continue;
+            };
+            let (count, sum) = (sizes.len() as u64, sizes.values().sum::<u64>());
+            if count == messages {
+                topic.bytes = Some(sum);
+            } else {
+                let mean = sum as f64 / count as f64;
+                topic.bytes_estimate = Some((mean * messages as f64).round() as u64);
+            }
+        }
     }
 
     fn new(
@@ -165,6 +236,7 @@ impl Report {
                 messages: tally.messages,
                 hz: tally.messages.map(|messages| rate(messages, duration)),
                 bytes: tally.bytes,
+                bytes_estimate: None,
             }
         });
         Report {

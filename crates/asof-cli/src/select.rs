@@ -3,9 +3,11 @@
 use std::path::Path;
 
 use asof::catalogue::NamePattern;
-use asof::{Query, Source, Stamp, TimeRange, Topics, When};
+use asof::{Query, Source, Stamp, StampError, TimeRange, Topics, When};
 use clap::Args;
 
+use super::completions;
+use super::failure::Usage;
 use super::screen::Screen;
 use asof::text::hint;
 use asof::text::quoted;
@@ -24,7 +26,7 @@ pub struct Select {
 #[derive(Debug, Args)]
 pub struct TopicChoice {
     /// Only these topics: names or globs, separated by commas
-    #[arg(long, value_name = "A,B", value_parser = parse_patterns)]
+    #[arg(long, value_name = "A,B", value_parser = parse_patterns, add = completions::topics())]
     topics: Option<Patterns>,
 }
 
@@ -36,8 +38,8 @@ pub struct Span {
     #[arg(long, value_name = "T", allow_hyphen_values = true)]
     start: Option<When>,
 
-    /// Only messages at or before this time, in the same forms
-    #[arg(long, value_name = "T", allow_hyphen_values = true)]
+    /// Only messages at or before this time, in the same forms; a day is all of it
+    #[arg(long, value_name = "T", allow_hyphen_values = true, value_parser = parse_end)]
     end: Option<When>,
 }
 
@@ -56,12 +58,17 @@ impl Select {
         self.span.start.is_none() && self.span.end.is_none()
     }
 
-    /// The query for this source. Notes a choice that can match nothing.
-    pub fn query(&self, place: &Path, source: &dyn Source, screen: &Screen) -> Query {
-        Query {
-            topics: self.choice.topics(place, source, screen),
+    /// The query for this source. Notes a time that can match nothing; a topic that matches nothing is an error.
+    pub fn query(
+        &self,
+        place: &Path,
+        source: &dyn Source,
+        screen: &Screen,
+    ) -> anyhow::Result<Query> {
+        Ok(Query {
+            topics: self.choice.topics(place, source, screen)?,
             range: self.span.range(source, screen),
-        }
+        })
     }
 }
 
@@ -86,8 +93,11 @@ impl Span {
             && !source.growth().is_growing()
         {
             let TimeRange { start, end } = summary.range;
+            let meant = |when| meant_relative(when, summary.range);
+            let meant = meant(self.start).or_else(|| meant(self.end));
+            let meant = meant.map_or(String::new(), |meant| format!("; did you mean {meant}?"));
             screen.note(format_args!(
-                "the recording has nothing in that time: it spans {start} to {end}"
+                "the recording has nothing in that time: it spans {start} to {end}{meant}"
             ));
         }
         wanted
@@ -100,15 +110,19 @@ impl Patterns {
         self.0.iter().any(|pattern| pattern.is_match(topic))
     }
 
-    /// Notes which of them match no topic of a recording.
-    pub fn note_those_without_a_match(&self, place: &Path, known: &[&str], screen: &Screen) {
-        for pattern in &self.0 {
-            if !known.iter().any(|topic| pattern.is_match(topic)) {
-                let listing = || format!("`asof info {}` lists the topics", quoted(place));
-                let hint = hint(pattern.as_str(), known.iter().copied()).unwrap_or_else(listing);
-                screen.note(format_args!("no topic matches '{pattern}'; {hint}"));
+    /// Refuses a name that no topic of a recording has, and globs if none of them matches anything. A glob that matches
+    /// nothing beside others that do is noted.
+    pub fn check(&self, place: &Path, known: &[&str], screen: &Screen) -> anyhow::Result<()> {
+        let is_match = |pattern: &&NamePattern| known.iter().any(|topic| pattern.is_match(topic));
+        let (found, missing): (Vec<_>, Vec<_>) = self.0.iter().partition(is_match);
+        for pattern in missing {
+            let error = no_topic(pattern.as_str(), place, known);
+            if found.is_empty() || pattern.is_exact() {
+                return Err(error);
             }
+            screen.note(error);
         }
+        Ok(())
     }
 }
 
@@ -125,21 +139,56 @@ impl TopicChoice {
         self.topics.clone()
     }
 
-    /// The selected topics of a source. Notes a choice that matches nothing.
-    pub fn topics(&self, place: &Path, source: &dyn Source, screen: &Screen) -> Topics {
+    /// The selected topics of a source. A name that matches nothing is an error, except where topics may appear later.
+    pub fn topics(
+        &self,
+        place: &Path,
+        source: &dyn Source,
+        screen: &Screen,
+    ) -> anyhow::Result<Topics> {
         let Some(patterns) = &self.topics else {
-            return Topics::All;
+            return Ok(Topics::All);
         };
         let summary = source.summary();
         let known = summary.topics();
-        patterns.note_those_without_a_match(place, &known, screen);
+        let checked = patterns.check(place, &known, screen);
         if source.growth().is_growing() {
+            if let Err(error) = checked {
+                screen.note(format_args!("{error:#}"));
+            }
             // It was opened with this choice and has nothing else; matching topics may appear later.
-            return Topics::All;
+            return Ok(Topics::All);
         }
+        checked?;
         let is_wanted = |topic: &&str| patterns.is_match(topic);
-        Topics::named(known.iter().copied().filter(is_wanted))
+        Ok(Topics::named(known.iter().copied().filter(is_wanted)))
     }
+}
+
+/// A time that is the last of a range: a day is all of it.
+pub fn parse_end(text: &str) -> Result<When, String> {
+    match asof::catalogue::until(text) {
+        Ok(end) => Ok(When::At(end)),
+        Err(_) => text.parse().map_err(|error: StampError| error.to_string()),
+    }
+}
+
+/// What a few seconds since 1970 probably mean in a recording of another time: seconds from its start.
+pub fn meant_relative(when: Option<When>, range: TimeRange) -> Option<String> {
+    const DAY: i64 = 86_400_000_000_000;
+    let Some(When::At(at)) = when else {
+        return None;
+    };
+    let is_short = (0..DAY).contains(&at.nanos());
+    let is_other = !range.is_empty() && range.start.since(at) > 365 * DAY;
+    (is_short && is_other).then(|| format!("+{}s", at.nanos() as f64 / 1e9))
+}
+
+/// The error for a topic that a recording does not have, with the one that may have been meant.
+pub fn no_topic(wanted: &str, place: &Path, known: &[&str]) -> anyhow::Error {
+    let listing = || format!("`asof info {}` lists the topics", quoted(place));
+    let hint = hint(wanted, known.iter().copied()).unwrap_or_else(listing);
+    Usage::error(format!("no topic matches '{wanted}'; {hint}"))
 }
 
 pub fn parse_patterns(text: &str) -> Result<Patterns, String> {

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use asof::Recording;
 use asof::files::{Cut, SplitOptions, SplitReport};
 use clap::{ArgGroup, Args};
-use jiff::SignedDuration;
 
 use super::Outcome;
+use super::length::parse_nanos;
 use super::place::{FileOpening, Purpose};
 use super::screen::{Palette, Screen};
 use super::select::Select;
@@ -39,8 +39,8 @@ pub struct Split {
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
 
-    /// Duration of a part: 60s, 5m, 1h30m
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    /// Duration of a part: seconds, or with a unit such as 60s, 5m, 1h30m
+    #[arg(long, value_name = "TIME", value_parser = parse_nanos)]
     duration: Option<i64>,
 
     /// Approximate size of a part: bytes, or with k, M or G
@@ -76,7 +76,7 @@ impl Split {
             (None, size) => Cut::Size(size.unwrap_or(u64::MAX)),
         };
         let options = SplitOptions {
-            query: self.select.query(&self.places[0], &recording, screen),
+            query: self.select.query(&self.places[0], &recording, screen)?,
             writer: self.chunks.options(),
             force: self.force,
             ..SplitOptions::new(cut)
@@ -98,24 +98,4 @@ fn print(out: &mut dyn Write, done: &SplitReport, colors: Palette) -> io::Result
     }
     let parts = counted(done.parts.len() as u64, "part");
     writeln!(out, "{} in {parts}", counted(done.messages, "message"))
-}
-
-fn parse_duration(text: &str) -> Result<i64, String> {
-    let explained = || "give a time, such as 60s, 5m or 1h30m".to_owned();
-    let duration: SignedDuration = text.parse().map_err(|_| explained())?;
-    let nanos = i64::try_from(duration.as_nanos()).map_err(|_| explained())?;
-    (nanos > 0).then_some(nanos).ok_or_else(explained)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_are_positive() {
-        assert_eq!(parse_duration("1m30s"), Ok(90_000_000_000));
-        for odd in ["", "0s", "-5s", "5", "soon"] {
-            assert!(parse_duration(odd).is_err(), "{odd}");
-        }
-    }
 }

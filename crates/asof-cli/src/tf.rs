@@ -13,14 +13,14 @@ use serde::Serialize;
 
 use super::Outcome;
 use super::cat::tell_problems;
+use super::completions;
 use super::failure::Usage;
+use super::length::parse_nanos;
 use super::place::{Opening, Purpose, Wanted};
 use super::poses;
 use super::screen::{Screen, output};
-use super::select::{Patterns, TopicChoice, parse_patterns};
+use super::select::{Patterns, TopicChoice, meant_relative, no_topic, parse_end, parse_patterns};
 use super::tf_follow;
-use asof::text::hint;
-use asof::text::quoted;
 
 /// The time between two answers of --follow, in nanoseconds.
 const FOLLOW_STEP: i64 = 1_000_000_000;
@@ -64,7 +64,7 @@ pub struct Tf {
     choice: TopicChoice,
 
     /// Only transforms of these topics, names or globs: of several robots, those of one ('/robot1/*')
-    #[arg(long = "tf-topics", value_name = "A,B", value_parser = parse_patterns, conflicts_with = "topics")]
+    #[arg(long = "tf-topics", value_name = "A,B", value_parser = parse_patterns, conflicts_with = "topics", add = completions::topics())]
     of_topics: Option<Patterns>,
 
     /// Name the frames of several robots apart in one tree, by their namespaces: robot1/base_link. Otherwise each
@@ -86,12 +86,12 @@ pub struct Tf {
     at: Option<When>,
 
     /// A trajectory with one pose per step: 10ms, 1s
-    #[arg(long, value_name = "STEP", value_parser = parse_step, group = "trajectory", requires = "from", conflicts_with = "at")]
+    #[arg(long, value_name = "STEP", value_parser = parse_nanos, group = "trajectory", requires = "from", conflicts_with = "at")]
     every: Option<i64>,
 
     /// The poses of a topic as a trajectory, each at its own stamp, in the frame that they were measured in: Odometry,
     /// PoseStamped, PoseWithCovarianceStamped, PoseInFrame
-    #[arg(long, value_name = "TOPIC", group = "trajectory", conflicts_with_all = ["from", "to", "follow", "monitor", "json", "tree", "dot", "mermaid", "yaml", "draw"])]
+    #[arg(long, value_name = "TOPIC", group = "trajectory", add = completions::topics(), conflicts_with_all = ["from", "to", "follow", "monitor", "json", "tree", "dot", "mermaid", "yaml", "draw"])]
     pose_topic: Option<String>,
 
     /// Print the transform again whenever a second, or the step of --every, has passed by its stamps; for a running
@@ -125,6 +125,7 @@ pub struct Tf {
     #[arg(
         long,
         value_name = "T",
+        value_parser = parse_end,
         allow_hyphen_values = true,
         requires = "trajectory"
     )]
@@ -236,7 +237,7 @@ impl Tf {
                 .open(&self.places, &wanted, Purpose::Look, screen)?,
         };
         let summary = file.summary();
-        let topics = choice.topics(&self.places[0], &*file, screen);
+        let topics = choice.topics(&self.places[0], &*file, screen)?;
         let loaded = self.load(file.as_ref(), &topics, screen)?;
         let mut problems: Vec<Problem> = summary.problems.clone();
         problems.extend(loaded.problems);
@@ -274,7 +275,7 @@ impl Tf {
         }
         for frame in [&self.from, &self.to].into_iter().flatten() {
             if !is_empty && buffer.find(frame).is_none() {
-                screen.note(frames_there(&buffer, frame));
+                return self.without_frame(&buffer, frame);
             }
         }
         let outcome = Outcome::of(&problems);
@@ -290,10 +291,15 @@ impl Tf {
                     return Ok(Outcome::Failed);
                 }
             }
-            (Some(from), Some(to), None) => {
-                let found = self.lookup(&buffer, range, (from, to))?;
-                print(&found)?;
-            }
+            (Some(from), Some(to), None) => match self.lookup(&buffer, range, (from, to)) {
+                Ok(found) => print(&found)?,
+                Err(error) => {
+                    if let Some(meant) = meant_relative(self.at, range) {
+                        screen.note(format_args!("did you mean --at {meant}?"));
+                    }
+                    return Err(error.into());
+                }
+            },
             _ if self.json => print_json(&Tree::of(&buffer.edges()))?,
             _ => {
                 if let Some(file) = &self.picture.draw {
@@ -349,6 +355,22 @@ impl Tf {
         }
     }
 
+    /// Ends with a frame that is not there, and those that may have been meant.
+    fn without_frame(&self, buffer: &TransformBuffer, frame: &str) -> anyhow::Result<Outcome> {
+        let message = format!(
+            "frame '{frame}' is unknown; {}",
+            frames_there(buffer, frame)
+        );
+        if !self.json {
+            return Err(Usage::error(message));
+        }
+        let kind = "unknown_frame";
+        print_json(&Answer::Failed {
+            error: Reason { kind, message },
+        })?;
+        Ok(Outcome::Misnamed)
+    }
+
     /// Writes the poses of a topic.
     fn poses(&self, topic: &str, screen: &Screen) -> anyhow::Result<Outcome> {
         let wanted = Wanted::named([&topic.to_owned()]);
@@ -358,9 +380,7 @@ impl Tf {
         let summary = file.summary();
         let known = summary.topics();
         if !known.contains(&topic) {
-            let listing = || format!("`asof info {}` lists the topics", quoted(&self.places[0]));
-            let hint = hint(topic, known.iter().copied()).unwrap_or_else(listing);
-            return Err(Usage::error(format!("there is no topic '{topic}'; {hint}")));
+            return Err(no_topic(topic, &self.places[0], &known));
         }
         let edge = |when: Option<When>, other: Stamp| {
             when.map_or(other, |when| when.resolve(summary.range))
@@ -379,7 +399,7 @@ impl Tf {
         source: &dyn Source,
         screen: &Screen,
     ) -> anyhow::Result<Outcome> {
-        let topics = choice.topics(&self.places[0], source, screen);
+        let topics = choice.topics(&self.places[0], source, screen)?;
         let coming = tf_follow::Coming {
             source,
             topics: &topics,
@@ -510,6 +530,10 @@ fn stamps_of(buffer: &TransformBuffer) -> TimeRange {
 fn frames_there(buffer: &TransformBuffer, wanted: &str) -> String {
     let mut names: Vec<String> = buffer.frames().iter().map(ToString::to_string).collect();
     let wanted = wanted.strip_prefix('/').unwrap_or(wanted);
+    let known = names.iter().map(String::as_str);
+    if let Some(meant) = asof::spelling::nearest(wanted, known) {
+        return format!("did you mean '{meant}'?");
+    }
     names.sort_by_key(|name| (asof::spelling::distance(wanted, name), name.clone()));
     let more = names.len().saturating_sub(FRAMES_NAMED);
     names.truncate(FRAMES_NAMED);
@@ -572,12 +596,4 @@ fn print(found: &LatestTransform) -> anyhow::Result<()> {
         "             {roll:.3} {pitch:.3} {yaw:.3} (roll pitch yaw, degrees)"
     )?;
     Ok(out.flush()?)
-}
-
-/// `10ms`, `1s`: a duration in the form of relative times.
-fn parse_step(text: &str) -> Result<i64, String> {
-    match format!("+{text}").parse() {
-        Ok(When::AfterStart(nanos)) if nanos > 0 => Ok(nanos),
-        _ => Err("a step is a length of time, such as 10ms or 1s".to_owned()),
-    }
 }

@@ -267,18 +267,12 @@ fn a_layer_is_switched_off_or_taken_alone_by_its_name() {
 }
 
 #[test]
-fn info_lists_the_layers_of_topics_and_of_the_file() {
+fn doctor_lists_the_layers_of_topics_and_of_the_file() {
     let folder = Folder::with_demo();
-    let layer_of = |flags: &str, topic: &str| {
-        let lines = objects(&folder.stdout(&format!("info run.mcap --layers --json {flags}")));
-        let line = lines.into_iter().find(|line| line["topic"] == topic);
-        line.expect(topic)["layer"].as_str().map(str::to_owned)
-    };
-    assert_eq!(layer_of("", "/odom").as_deref(), Some("semantic"));
-    let reflected = layer_of("--without semantic", "/odom");
-    assert_eq!(reflected.as_deref(), Some("reflection"));
-    assert_eq!(layer_of("--only raw", "/odom").as_deref(), Some("raw"));
-    let text = folder.stdout("info run.mcap --layers");
+    let lines = objects(&folder.stdout("doctor run.mcap --layers --json"));
+    let line = lines.into_iter().find(|line| line["topic"] == "/odom");
+    assert_eq!(line.expect("/odom")["layer"], "semantic");
+    let text = folder.stdout("doctor run.mcap --layers");
     assert!(text.contains("(the file)  recording: 1 row"), "{text}");
 }
 

@@ -58,8 +58,8 @@ fn nothing_in_a_file_commands_a_terminal() {
     let lines = [
         "info odd.mcap",
         "info odd.mcap --json",
-        "info odd.mcap --layers",
-        "info odd.mcap --layers --json",
+        "doctor odd.mcap --layers",
+        "doctor odd.mcap --layers --json",
         "cat odd.mcap",
         "cat odd.mcap --json",
         "cat odd.mcap --raw",

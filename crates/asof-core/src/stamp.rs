@@ -15,7 +15,7 @@ const NANOS_PER_SECOND: i64 = 1_000_000_000;
 ///
 /// Every `i64` is a valid stamp (1677 to 2262); zero is an ordinary time. A `Stamp` parses
 /// from the absolute forms of the command line and prints as RFC 3339 in UTC. RFC 3339 without an offset is
-/// UTC; an integer is seconds, or nanoseconds if it is past the last second that a stamp can hold:
+/// UTC, a day is its midnight; an integer is seconds, or nanoseconds if it is past the last second that a stamp can hold:
 ///
 /// ```
 /// use asof_core::Stamp;
@@ -23,6 +23,7 @@ const NANOS_PER_SECOND: i64 = 1_000_000_000;
 /// let t = Stamp::from_nanos(1_700_000_000_250_000_000);
 /// assert_eq!("2023-11-14T22:13:20.25Z".parse(), Ok(t));
 /// assert_eq!("1700000000.25".parse(), Ok(t));
+/// assert_eq!("2023-11-14".parse(), "2023-11-14T00:00:00Z".parse::<Stamp>());
 /// assert_eq!("1700000000250000000ns".parse(), Ok(t));
 /// assert_eq!("1700000000250000000".parse(), Ok(t));
 /// assert_eq!(t.to_string(), "2023-11-14T22:13:20.25Z");
@@ -305,8 +306,8 @@ impl FromStr for Stamp {
         }
         let timestamp = match text.parse::<Timestamp>() {
             Ok(timestamp) => timestamp,
-            // A date alone is not an instant.
-            Err(_) if text.contains([':']) => text
+            // A day begins at midnight.
+            Err(_) if text.contains([':']) || is_day(text) => text
                 .parse::<DateTime>()
                 .and_then(|civil| civil.to_zoned(TimeZone::UTC))
                 .map_err(|_| unreadable())?
@@ -315,6 +316,15 @@ impl FromStr for Stamp {
         };
         Stamp::from_wide(timestamp.as_nanosecond(), text)
     }
+}
+
+/// Whether it is a day: `2024-05-01`.
+fn is_day(text: &str) -> bool {
+    let is_in_place = |(place, byte): (usize, u8)| match place {
+        4 | 7 => byte == b'-',
+        _ => byte.is_ascii_digit(),
+    };
+    text.len() == 10 && text.bytes().enumerate().all(is_in_place)
 }
 
 /// Optional minus and up to 30 digits: enough to tell "out of range" from "not a number".
@@ -410,7 +420,8 @@ mod tests {
             "1.2.3",
             "--5",
             "1e9",
-            "1970-01-01",
+            "1970-13-01",
+            "1970-1-1",
             "0x10ns",
             ".",
             "5s",

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::CataloguePlace;
 use crate::Outcome;
-use crate::place::parse_time;
+use crate::length::parse_time;
 use crate::screen::{Screen, output};
 use crate::signals::clean_up_on_interrupt;
 use asof::text::{counted, grouped};

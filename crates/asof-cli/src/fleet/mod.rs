@@ -16,7 +16,7 @@ pub use index::Index;
 pub use list::FleetList;
 #[cfg(feature = "sql")]
 pub use reading::recordings_of;
-pub use search::{Searching, long_line};
+pub use search::{LONG_COLUMNS, Searching, long_row};
 pub use tag::Tag;
 
 /// The location of a catalogue.

@@ -1,5 +1,6 @@
 //! The catalogue queries of `asof find`.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use asof::catalogue::{Found, FoundRecording, NamePattern, Predicate, Search};
@@ -7,8 +8,10 @@ use asof::{Fleet, Stamp, TimeRange};
 use clap::Args;
 
 use super::CataloguePlace;
+use crate::columns::Column;
+use crate::failure::Usage;
 use crate::select::names_in;
-use asof::text::{duration, grouped, shown};
+use asof::text::{duration, grouped, hint, shown};
 
 /// Selects recordings of a catalogue.
 #[derive(Debug, Default, Args)]
@@ -128,10 +131,54 @@ impl Searching {
         };
         Ok(fleet.find(&search)?)
     }
+
+    /// The first name that no recording of the fleet has, as an error with the one that may have been meant.
+    pub fn misnamed(&self, fleet: &Fleet) -> anyhow::Result<Option<anyhow::Error>> {
+        let all = fleet.find(&Search {
+            topics: self.topics.iter().map(|_| NamePattern::new("*")).collect(),
+            with_vanished: true,
+            ..Search::default()
+        })?;
+        let rows = || all.recordings.iter().map(|found| &found.row);
+        let topics = all.recordings.iter().flat_map(|found| found.topics.keys());
+        let topics: BTreeSet<&str> = topics.map(String::as_str).collect();
+        let robots: BTreeSet<&str> = rows().filter_map(|row| row.robot.as_deref()).collect();
+        let sites: BTreeSet<&str> = rows().filter_map(|row| row.site.as_deref()).collect();
+        let keys = rows().flat_map(|row| row.tags.keys().map(String::as_str));
+        let keys: BTreeSet<&str> = keys.chain(["robot", "site", "date"]).collect();
+        let tags = self.tag.iter().map(|(key, _)| NamePattern::new(key));
+        let tags = Some(Names(tags.collect()));
+        let named = [
+            ("topic", &self.topics, topics),
+            ("robot", &self.robot, robots),
+            ("site", &self.site, sites),
+            ("tag", &tags, keys),
+        ];
+        for (what, names, known) in named {
+            for name in names.iter().flat_map(|names| &names.0) {
+                if !known.iter().any(|known| name.is_match(known)) {
+                    let meant = hint(name.as_str(), known.iter().copied());
+                    let meant = meant.map_or(String::new(), |meant| format!("; {meant}"));
+                    let error = format!("no recording has a {what} '{name}'{meant}");
+                    return Ok(Some(Usage::error(error)));
+                }
+            }
+        }
+        Ok(None)
+    }
 }
 
-/// A recording as one line for people: start, duration, messages, robot, address.
-pub fn long_line(found: &FoundRecording, address: &str) -> String {
+/// The columns of recordings for people.
+pub const LONG_COLUMNS: [Column; 5] = [
+    Column::left("start"),
+    Column::right("duration"),
+    Column::right("messages"),
+    Column::left("robot"),
+    Column::left("recording"),
+];
+
+/// A recording as a row of them.
+pub fn long_row(found: &FoundRecording, address: &str) -> Vec<String> {
     let row = &found.row;
     let (start, long) = if row.range.is_empty() {
         ("-".to_owned(), "-".to_owned())
@@ -143,9 +190,11 @@ pub fn long_line(found: &FoundRecording, address: &str) -> String {
     };
     let messages = row.messages.map_or("-".to_owned(), grouped);
     let robot = row.robot.as_deref().unwrap_or("-");
-    format!(
-        "{start}  {long}  {messages}  {}  {}\n",
-        shown(robot),
-        shown(address)
-    )
+    vec![
+        start,
+        long,
+        messages,
+        shown(robot).into_owned(),
+        shown(address).into_owned(),
+    ]
 }

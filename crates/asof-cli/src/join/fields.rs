@@ -8,7 +8,7 @@ use asof::{Batch, Channel, Message, MessageRef, Source, Stamp};
 
 use crate::failure::Usage;
 use crate::screen::Screen;
-use asof::export::ReportingDecoders;
+use asof::export::{ReportingDecoders, meant_field};
 use asof::text::shown;
 
 /// The requested fields.
@@ -62,8 +62,10 @@ impl Fields {
                 channel.schema.is_some() && matches!(decoder, Err(SchemaError::NoSuchField { .. }))
             };
             if channels.clone().all(is_missing) {
+                let meant = meant_field(path, channels.map(|channel| &**channel))
+                    .map_or(String::new(), |path| format!("; did you mean '{path}'?"));
                 return Err(Usage::error(format!(
-                    "no topic that is joined has a field '{path}'"
+                    "no topic that is joined has a field '{path}'{meant}"
                 )));
             }
         }

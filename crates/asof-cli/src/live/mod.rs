@@ -37,7 +37,7 @@ pub use robot::stop_on_signals;
 pub use snapshots::Snapshots;
 
 use super::Outcome;
-use super::place::parse_time;
+use super::length::parse_time;
 use super::screen::Screen;
 use super::select::{Patterns, parse_patterns};
 use super::writing::parse_size;

@@ -13,6 +13,7 @@ use crate::Outcome;
 use crate::failure::Usage;
 use crate::place::{FileOpening, Purpose};
 use crate::screen::Screen;
+use crate::select::no_topic;
 
 /// How often due messages are published.
 const PACE: Duration = Duration::from_millis(1);
@@ -33,8 +34,15 @@ pub fn run(verb: &Play, screen: &Screen) -> anyhow::Result<Outcome> {
     let opening = FileOpening::default();
     let file = opening.open(&verb.places, Purpose::Hold, screen)?;
     let recording = Recording::new(file, &verb.places);
+    let topics = recording.topics();
+    let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
+    for (from, _) in &verb.remap {
+        if !topics.contains(&from.as_str()) {
+            return Err(no_topic(from, &verb.places[0], &topics));
+        }
+    }
     let options = PlayOptions {
-        query: verb.select.query(&verb.places[0], &recording, screen),
+        query: verb.select.query(&verb.places[0], &recording, screen)?,
         rate: verb.rate,
         repeat: verb.repeat,
         // The first of several names counts.

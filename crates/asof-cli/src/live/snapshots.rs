@@ -14,7 +14,8 @@ use asof_serve::SnapshotTaker;
 use clap::Args;
 
 use crate::failure::Usage;
-use crate::place::{Opening, parse_time, robots_in};
+use crate::length::parse_time;
+use crate::place::{Opening, robots_in};
 use crate::screen::Screen;
 use crate::select::Patterns;
 use crate::writing::parse_size;

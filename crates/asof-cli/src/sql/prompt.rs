@@ -9,13 +9,17 @@ use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
-use rustyline::validate::{ValidationContext, ValidationResult, Validator};
+use rustyline::validate::Validator;
 use rustyline::{Context, Editor, Helper};
 
 use super::completing::Words;
 use super::running::{Session, Told};
 use super::statements;
 use asof::text::counted;
+
+const PROMPT: &str = "asof> ";
+/// Before a line that goes on with a query: until its semicolon.
+const GOES_ON: &str = " ...> ";
 
 const HELP: &str = "\
 A query ends with a semicolon, and may have several lines. Tab completes tables and columns.
@@ -41,17 +45,23 @@ pub fn run(session: &Session<'_>) -> anyhow::Result<()> {
         "{}; \\? lists the commands",
         counted(tables, "table")
     ));
-    let mut is_timed = false;
+    let (mut is_timed, mut text) = (false, String::new());
     loop {
-        match editor.readline("asof> ") {
-            Ok(text) => {
-                let _ = editor.add_history_entry(text.trim());
-                if !obey(session, &text, &mut is_timed)? {
+        match editor.readline(if text.is_empty() { PROMPT } else { GOES_ON }) {
+            Ok(line) => {
+                text.push_str(&line);
+                text.push('\n');
+                if !is_whole(&text) {
+                    continue;
+                }
+                let whole = std::mem::take(&mut text);
+                let _ = editor.add_history_entry(whole.trim());
+                if !obey(session, &whole, &mut is_timed)? {
                     break;
                 }
             }
-            // Discards the typed line, not the prompt.
-            Err(ReadlineError::Interrupted) => {}
+            // Discards what was typed, not the prompt.
+            Err(ReadlineError::Interrupted) => text.clear(),
             Err(ReadlineError::Eof) => break,
             Err(error) => return Err(error).context("cannot read from this terminal"),
         }
@@ -116,7 +126,7 @@ fn history_file() -> Option<PathBuf> {
     Some(state.join("asof/sql_history"))
 }
 
-/// Completion, hints and validation while a line is typed.
+/// Completion while a line is typed.
 struct Hand(Words);
 
 impl Helper for Hand {}
@@ -140,15 +150,7 @@ impl Completer for Hand {
     }
 }
 
-impl Validator for Hand {
-    fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
-        Ok(if is_whole(context.input()) {
-            ValidationResult::Valid(None)
-        } else {
-            ValidationResult::Incomplete
-        })
-    }
-}
+impl Validator for Hand {}
 
 /// Whether the statement is complete; otherwise another line is read.
 fn is_whole(text: &str) -> bool {

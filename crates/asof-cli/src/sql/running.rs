@@ -12,6 +12,7 @@ use asof::formats::Recording;
 use asof::sql::{Database, RecordingLabels, SqlError, SqlOptions, TextPlace, Waited};
 
 use super::answers::{Answer, Form, to_file};
+use super::completing::in_quotes;
 use super::{Sql, prompt, statements};
 use crate::Outcome;
 use crate::cat::tell_problems;
@@ -86,7 +87,7 @@ impl Sql {
             match session.obey(query) {
                 Ok(Ended::Whole) => {}
                 Ok(Ended::Interrupted) => return Ok(Outcome::Interrupted),
-                Err(error) if error.is::<Told>() => return Ok(Outcome::Failed),
+                Err(error) if error.is::<Told>() => return Ok(Outcome::Misnamed),
                 Err(error) => return Err(error),
             }
         }
@@ -234,8 +235,11 @@ impl Session<'_> {
     /// Answers a query, or executes a line with a backslash.
     pub fn obey(&self, statement: &str) -> anyhow::Result<Ended> {
         let statement = statement.trim();
+        let words = statement.split_whitespace();
         if statement.starts_with('\\') {
             self.command(statement)
+        } else if words.map(str::to_lowercase).eq(["show", "tables"]) {
+            self.answer_as(&self.listing(), &self.form)
         } else {
             self.answer_as(statement, &self.form)
         }
@@ -246,10 +250,7 @@ impl Session<'_> {
         let (command, name) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let name = name.trim().trim_end_matches(';').trim_matches('"');
         match (command.trim_end_matches(';'), name) {
-            ("\\d", "") => self.answer_as(
-                "SELECT topic AS table, type, sum(messages) AS messages FROM topics GROUP BY topic, type ORDER BY topic",
-                &Form::Table,
-            ),
+            ("\\d", "") => self.answer_as(&self.listing(), &Form::Table),
             ("\\d", name) => {
                 let quoted = name.replace('"', "\"\"");
                 self.answer_as(&format!("DESCRIBE \"{quoted}\""), &Form::Table)
@@ -258,6 +259,31 @@ impl Session<'_> {
                 "there is no command {other}; there are \\d, \\d TABLE, \\timing, \\? and \\q"
             ))),
         }
+    }
+
+    /// The query that lists the tables: each topic once, with its plain name beside it, then the tables about the recordings.
+    fn listing(&self) -> String {
+        let tables = self.database.tables();
+        let is_table = |name: &String| tables.contains(name);
+        let plain: BTreeMap<String, &String> = tables
+            .iter()
+            .map(|topic| (plain_name(topic), topic))
+            .filter(|(plain, topic)| plain != *topic && is_table(plain))
+            .collect();
+        let text = |name: &str| format!("'{}'", name.replace('\'', "''"));
+        let rows = tables.iter().filter(|name| !plain.contains_key(*name));
+        let rows = rows.map(|name| {
+            let alias = plain.iter().find(|(_, topic)| *topic == name);
+            let alias = alias.map_or("NULL".to_owned(), |(plain, _)| text(plain));
+            format!("({}, {}, {alias})", text(name), text(&in_quotes(name)))
+        });
+        format!(
+            "SELECT n.name AS \"table\", n.alias, t.type, t.messages \
+             FROM (VALUES {}) AS n(topic, name, alias) \
+             LEFT JOIN (SELECT topic, min(type) AS type, sum(messages) AS messages FROM topics GROUP BY topic) t \
+             ON t.topic = n.topic ORDER BY t.topic IS NULL, n.topic",
+            rows.collect::<Vec<_>>().join(", ")
+        )
     }
 
     fn answer_as(&self, sql: &str, form: &Form) -> anyhow::Result<Ended> {
@@ -358,6 +384,17 @@ impl Session<'_> {
             ));
         }
         outcome
+    }
+}
+
+/// The name that a topic has in queries without quotes: `/camera/image` is `camera_image`.
+fn plain_name(topic: &str) -> String {
+    let letter = |c: char| if c.is_alphanumeric() { c } else { '_' };
+    let plain: String = topic.trim_matches('/').chars().map(letter).collect();
+    if plain.starts_with(|c: char| c.is_ascii_digit()) {
+        format!("_{plain}")
+    } else {
+        plain
     }
 }
 

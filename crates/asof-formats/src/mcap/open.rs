@@ -48,6 +48,10 @@ impl From<SourceError> for Setback {
     }
 }
 
+/// How MCAP's first bytes, which are made to show that, look after a copy in text mode: the CR LF in them has lost its CR, or
+/// has another one.
+const TEXT_MODE: [&[u8]; 2] = [b"\x89MCAP0\n", b"\x89MCAP0\r\r"];
+
 /// The offset of the first record. A file with other first bytes is not an MCAP file, unless it ends like one.
 fn check_magic(storage: &dyn Storage) -> Result<u64, SourceError> {
     let unreadable = |reason: String| SourceError::Unreadable {
@@ -62,6 +66,12 @@ fn check_magic(storage: &dyn Storage) -> Result<u64, SourceError> {
     }
     if front == mcap::MAGIC {
         return Ok(MAGIC_LEN);
+    }
+    if TEXT_MODE.iter().any(|changed| front.starts_with(changed)) {
+        return Err(unreadable(
+            "this MCAP file was copied in text mode, which changed its line ends (CRLF) and cannot be undone; copy it again as binary"
+                .to_owned(),
+        ));
     }
     if mcap::MAGIC.starts_with(&front) {
         return Err(unreadable(format!(

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use asof_core::{Query, Summary, Topics};
+use arrow_schema::{DataType, Fields};
+use asof_core::{Channel, Query, Summary, Topics};
 use asof_decode::{Decoder, Projection, SchemaError};
 
 use crate::text::counted;
@@ -45,8 +46,13 @@ pub fn narrow(
     if let Some(field) = nowhere.first()
         && !(with.is_empty() && without.is_empty())
     {
-        let message = format!("none of these topics has a field '{field}'");
-        return Err(Error::Option(message));
+        let channels = summary.channels.iter().map(|entry| &*entry.channel);
+        let chosen = channels.filter(|channel| query.topics.contains(&channel.topic));
+        let meant = meant_field(field, chosen)
+            .map_or(String::new(), |path| format!("; did you mean '{path}'?"));
+        return Err(Error::Option(format!(
+            "none of these topics has a field '{field}'{meant}"
+        )));
     }
     if !left_out.is_empty() {
         let names = left_out[..left_out.len().min(NAMED_TOPICS)].join(", ");
@@ -62,4 +68,46 @@ pub fn narrow(
     }
     query.topics = Topics::Named(with.into_iter().collect());
     Ok(())
+}
+
+/// The field of these channels whose path is most like this one, if it is near enough to be a typo. A path that is left out
+/// in front is found too: `position` for `pose.pose.position`.
+pub fn meant_field<'a>(
+    wanted: &str,
+    channels: impl IntoIterator<Item = &'a Channel>,
+) -> Option<String> {
+    let paths = field_paths(channels);
+    let names = paths.iter().map(String::as_str);
+    if let Some(meant) = asof_core::spelling::nearest(wanted, names.clone()) {
+        return Some(meant.to_owned());
+    }
+    let ends_so = |path: &&str| {
+        let rest = path.strip_suffix(wanted);
+        rest.is_some_and(|rest| rest.ends_with('.'))
+    };
+    names
+        .filter(ends_so)
+        .min_by_key(|path| path.len())
+        .map(str::to_owned)
+}
+
+/// The paths of all fields of these channels' messages, those of structs included.
+pub fn field_paths<'a>(channels: impl IntoIterator<Item = &'a Channel>) -> BTreeSet<String> {
+    let mut paths = BTreeSet::new();
+    for channel in channels {
+        if let Ok(decoder) = Decoder::new(channel, &Projection::All, &[]) {
+            add_paths(decoder.schema().fields(), "", &mut paths);
+        }
+    }
+    paths
+}
+
+fn add_paths(fields: &Fields, before: &str, paths: &mut BTreeSet<String>) {
+    for field in fields {
+        let path = format!("{before}{}", field.name());
+        if let DataType::Struct(inner) = field.data_type() {
+            add_paths(inner, &format!("{path}."), paths);
+        }
+        paths.insert(path);
+    }
 }

@@ -22,7 +22,7 @@ use bytes::Bytes;
 
 pub use decoders::ReportingDecoders;
 use decoders::missing_definition;
-pub use fields::narrow;
+pub use fields::{field_paths, meant_field, narrow};
 use line_files::LineFiles;
 pub use shape::{Shape, TimeZone};
 use table_file::TableFiles;
