@@ -106,7 +106,7 @@ fn a_table_that_nothing_has_is_wrong_usage_and_tables_are_listed_once() {
     let topics: Vec<&str> = lines
         .iter()
         .copied()
-        .filter(|line| line.contains("/"))
+        .filter(|line| line.contains('/'))
         .collect();
     let mut sorted = topics.clone();
     sorted.sort_unstable();

@@ -273,7 +273,7 @@ impl Session<'_> {
         let text = |name: &str| format!("'{}'", name.replace('\'', "''"));
         let rows = tables.iter().filter(|name| !plain.contains_key(*name));
         let rows = rows.map(|name| {
-            let alias = plain.iter().find(|(_, topic)| *topic == name);
+            let alias = plain.iter().find(|(_, topic)| **topic == name);
             let alias = alias.map_or("NULL".to_owned(), |(plain, _)| text(plain));
             format!("({}, {}, {alias})", text(name), text(&in_quotes(name)))
         });
