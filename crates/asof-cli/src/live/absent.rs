@@ -1,7 +1,6 @@
 //! Replaces running robots in a build without them.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 
 use asof::{Source, Stamp, When};
 
