@@ -219,23 +219,22 @@ pub fn profile_of(summary: &Summary, options: &ConvertOptions) -> String {
 }
 
 /// ROS 2's metadata about a recording is copied, without the compression of its messages or its file, which no longer
-/// applies.
+/// applies. All other bytes stay as they are.
 fn as_written(name: &str, mut metadata: BTreeMap<String, String>) -> BTreeMap<String, String> {
     if name != "rosbag2" {
         return metadata;
     }
     if let Some(text) = metadata.get_mut("serialized_metadata") {
         let plain = |line: &str| -> String {
-            let key = line.trim_start();
-            let indent = &line[..line.len() - key.len()];
-            match key.split(':').next() {
-                Some(key @ ("compression_format" | "compression_mode")) => {
-                    format!("{indent}{key}: \"\"\n")
-                }
-                _ => format!("{line}\n"),
+            let (start, value) = line.split_once(':').unwrap_or((line, ""));
+            let is_compression = matches!(start.trim(), "compression_format" | "compression_mode");
+            if !is_compression || matches!(value.trim(), "" | "''" | "\"\"") {
+                return line.to_owned();
             }
+            let end = &line[line.trim_end().len()..];
+            format!("{start}: \"\"{end}")
         };
-        *text = text.lines().map(plain).collect();
+        *text = text.split_inclusive('\n').map(plain).collect();
     }
     metadata
 }
@@ -568,5 +567,28 @@ impl<W: Write + Seek> Conversion<'_, W> {
         };
         self.targets.insert(key, target);
         (new, transcoder)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_of_rosbag2_keeps_every_byte_that_needs_no_change() {
+        let written = |text: &str| {
+            let metadata = [("serialized_metadata".to_owned(), text.to_owned())];
+            as_written("rosbag2", metadata.into())["serialized_metadata"].clone()
+        };
+        for text in [
+            "a:\n  compression_format: ''\n  compression_mode: \"\"\r\n  b: 'x: y'",
+            "compression_format:\nversion: 9",
+            "",
+        ] {
+            assert_eq!(written(text), text);
+        }
+        let compressed = "a:\r\n  compression_format: zstd\r\n  compression_mode: FILE";
+        let plain = "a:\r\n  compression_format: \"\"\r\n  compression_mode: \"\"";
+        assert_eq!(written(compressed), plain);
     }
 }
