@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use asof::export::ReportingDecoders;
 use asof::formats::Recording;
 use asof::text::shown;
-use asof::{Batch, Query, Source, Stamp, When};
+use asof::{Batch, Query, Stamp, When};
 use clap::Args;
 use serde::de::IgnoredAny;
 
