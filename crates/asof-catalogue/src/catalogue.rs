@@ -7,6 +7,7 @@ use asof_formats::{Store, StoredVersion};
 use crate::error::CatalogueError;
 use crate::head::{Head, PartFile};
 use crate::known::KnownParts;
+use crate::opening::OpenRecordings;
 use crate::reading;
 use crate::tables::{RecordingRow, SchemaRow};
 
@@ -21,6 +22,7 @@ pub struct Catalogue {
     pub(crate) root: Arc<Store>,
     pub(crate) store: Arc<Store>,
     pub(crate) known: KnownParts,
+    pub(crate) opened: Arc<OpenRecordings>,
 }
 
 impl Catalogue {
@@ -40,6 +42,7 @@ impl Catalogue {
             root: Arc::new(root),
             store: Arc::new(store),
             known: KnownParts::default(),
+            opened: Arc::default(),
         }
     }
 
@@ -140,9 +143,13 @@ impl Catalogue {
     }
 
     pub(crate) fn schemas_of(&self, file: &PartFile) -> Result<Vec<SchemaRow>, CatalogueError> {
-        let batch = reading::read_all(&self.store, file, &SchemaRow::schema())?;
-        SchemaRow::rows(&batch).map_err(|error| reading::bad(&self.store, file, &error))
+        schemas_of(&self.store, file)
     }
+}
+
+pub(crate) fn schemas_of(store: &Store, file: &PartFile) -> Result<Vec<SchemaRow>, CatalogueError> {
+    let batch = reading::read_all(store, file, &SchemaRow::schema())?;
+    SchemaRow::rows(&batch).map_err(|error| reading::bad(store, file, &error))
 }
 
 /// The fields that every version of a head has.

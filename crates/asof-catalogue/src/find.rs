@@ -14,16 +14,20 @@ use crate::error::CatalogueError;
 use crate::glob::NamePattern;
 use crate::head::Part;
 use crate::predicate::Predicate;
-use crate::reading::{self, Reading, RowChoice, bounds, may_hold_text};
-use crate::tables::{RecordingRow, column, ints, range_at, range_of, text, texts};
+use crate::reading::{self, Reading, RowChoice, bounds, may_hold_problems, may_hold_text};
+use crate::tables::{RecordingRow, column, int, ints, lists, range_at, range_of, text, texts};
 
 /// A search for recordings. All criteria must match.
 #[derive(Debug, Clone)]
 pub struct Search {
+    /// At one of these paths from the root; empty for any.
+    pub recordings: Vec<String>,
     /// With messages on one of these topics; empty for any.
     pub topics: Vec<NamePattern>,
     /// With messages in this range: on one of the topics, if topics are given.
     pub range: TimeRange,
+    /// Includes recordings with problems whose known range is another: their indexes may not list all messages.
+    pub with_damaged: bool,
     /// Of one of these robots; empty for any.
     pub robots: Vec<NamePattern>,
     /// From one of these sites; empty for any.
@@ -39,8 +43,10 @@ pub struct Search {
 impl Default for Search {
     fn default() -> Self {
         Search {
+            recordings: Vec::new(),
             topics: Vec::new(),
             range: TimeRange::new(Stamp::MIN, Stamp::MAX),
+            with_damaged: false,
             robots: Vec::new(),
             sites: Vec::new(),
             tags: Vec::new(),
@@ -64,8 +70,17 @@ pub struct Found {
 pub struct FoundRecording {
     /// Its row in the catalogue.
     pub row: RecordingRow,
-    /// The matching topics and their time ranges; empty if the search names none.
-    pub topics: BTreeMap<String, TimeRange>,
+    /// The matching topics; empty if the search names none.
+    pub topics: BTreeMap<String, FoundTopic>,
+}
+
+/// A matching topic of a recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FoundTopic {
+    /// All its messages are within this range.
+    pub range: TimeRange,
+    /// The number of its messages; `None` if only reading could count them.
+    pub messages: Option<u64>,
 }
 
 /// The cost of a search.
@@ -78,15 +93,25 @@ pub struct SearchStats {
 }
 
 /// The columns that filter recordings before the others are read.
-const FILTER_COLUMNS: [&str; 5] = ["recording", "start_ns", "end_ns", "robot", "vanished"];
+const FILTER_COLUMNS: [&str; 6] = [
+    "recording",
+    "start_ns",
+    "end_ns",
+    "robot",
+    "vanished",
+    "problems",
+];
 /// The columns of topics that a search needs.
 const TOPIC_COLUMNS: [&str; 5] = ["recording", "topic", "messages", "start_ns", "end_ns"];
 
 /// Parts that are read at once over a network.
 const CONCURRENT_REQUESTS: usize = 16;
 
+/// Candidates are looked for one by one in the bounds of a row group up to this number, and by their common range beyond it.
+const MOST_COMPARED: usize = 1_000;
+
 /// Topics of recordings, by recording.
-type TopicRanges = HashMap<String, BTreeMap<String, TimeRange>>;
+type FoundTopics = HashMap<String, BTreeMap<String, FoundTopic>>;
 
 impl Catalogue {
     /// The matching recordings.
@@ -149,66 +174,99 @@ impl Catalogue {
         search: &Search,
         found: &mut Found,
     ) -> Result<(), CatalogueError> {
-        let topics = if search.topics.is_empty() {
-            None
-        } else {
-            let topics = self.topics_in(part, search, &mut found.stats)?;
-            if topics.is_empty() {
+        if search.topics.is_empty() || search.is_narrow() {
+            let rows = self.rows_in(part, search, None, &mut found.stats)?;
+            if search.topics.is_empty() || rows.is_empty() {
+                let plain = |row| FoundRecording {
+                    row,
+                    topics: BTreeMap::new(),
+                };
+                found.recordings.extend(rows.into_iter().map(plain));
                 return Ok(());
             }
-            Some(Arc::new(topics))
-        };
-        let (wanted, asked) = (topics.clone(), search.clone());
-        let choose = move |batch: RecordBatch| chosen(&batch, &asked, wanted.as_deref());
-        let reading = Reading {
-            columns: None,
-            may_hold: &|group| may_hold_recording(group, search),
-            filter: Some(RowChoice {
-                columns: &FILTER_COLUMNS,
-                choose: Box::new(choose),
-            }),
-        };
-        let (batches, groups) = reading::read(&self.store, &part.recordings, reading)?;
-        found.stats.groups += groups.all;
-        found.stats.groups_read += groups.read;
-        for batch in &batches {
-            let rows = RecordingRow::rows(batch);
-            for row in rows.map_err(|error| reading::bad(&self.store, &part.recordings, &error))? {
-                if !search.means(&row) {
-                    continue;
+            // A few recordings: only the topics of their times are read.
+            let known = rows.iter().map(|row| {
+                let is_damaged = search.with_damaged && !row.problems.is_empty();
+                (row.recording.clone(), (row.range, is_damaged))
+            });
+            let known = Arc::new(known.collect());
+            let mut topics = self.topics_in(part, search, Some(&known), &mut found.stats)?;
+            for row in rows {
+                if let Some(topics) = topics.remove(&row.recording) {
+                    found.recordings.push(FoundRecording { row, topics });
                 }
-                let topics = topics
-                    .as_ref()
-                    .and_then(|topics| topics.get(&row.recording));
-                found.recordings.push(FoundRecording {
-                    topics: topics.cloned().unwrap_or_default(),
-                    row,
-                });
             }
+            return Ok(());
+        }
+        let topics = Arc::new(self.topics_in(part, search, None, &mut found.stats)?);
+        if topics.is_empty() {
+            return Ok(());
+        }
+        for row in self.rows_in(part, search, Some(&topics), &mut found.stats)? {
+            let topics = topics.get(&row.recording).cloned().unwrap_or_default();
+            found.recordings.push(FoundRecording { row, topics });
         }
         Ok(())
     }
 
+    /// The matching rows, with one of these topics if they are known.
+    fn rows_in(
+        &self,
+        part: &Part,
+        search: &Search,
+        topics: Option<&Arc<FoundTopics>>,
+        stats: &mut SearchStats,
+    ) -> Result<Vec<RecordingRow>, CatalogueError> {
+        let (wanted, asked) = (topics.cloned(), search.clone());
+        let choose = move |batch: RecordBatch| chosen(&batch, &asked, wanted.as_deref());
+        let columns = FILTER_COLUMNS.len() - usize::from(!search.with_damaged);
+        let reading = Reading {
+            columns: None,
+            may_hold: &|group| may_hold_recording(group, search),
+            filter: Some(RowChoice {
+                columns: &FILTER_COLUMNS[..columns],
+                choose: Box::new(choose),
+            }),
+        };
+        let (batches, groups) = reading::read(&self.store, &part.recordings, reading)?;
+        stats.groups += groups.all;
+        stats.groups_read += groups.read;
+        let mut all = Vec::new();
+        for batch in &batches {
+            let rows = RecordingRow::rows(batch)
+                .map_err(|error| reading::bad(&self.store, &part.recordings, &error))?;
+            all.extend(rows.into_iter().filter(|row| search.means(row)));
+        }
+        Ok(all)
+    }
+
+    /// The matching topics, of these recordings if they are known.
     fn topics_in(
         &self,
         part: &Part,
         search: &Search,
+        known: Option<&Arc<KnownRanges>>,
         stats: &mut SearchStats,
-    ) -> Result<TopicRanges, CatalogueError> {
-        let asked = search.clone();
-        let choose = move |batch: RecordBatch| meant_topics(&batch, &asked);
+    ) -> Result<FoundTopics, CatalogueError> {
+        let (asked, wanted) = (search.clone(), known.cloned());
+        let choose = move |batch: RecordBatch| meant_topics(&batch, &asked, wanted.as_deref());
+        let is_near = near(known.map(|known| known.values().map(|(range, _)| *range)));
+        let is_timely = |group: &RowGroupMetaData| match known {
+            None => may_hold_time(group, search),
+            Some(_) => is_near(group),
+        };
         let reading = Reading {
             columns: Some(&TOPIC_COLUMNS),
-            may_hold: &|group| may_hold_topic(group, search),
+            may_hold: &|group| may_hold_name(group, "topic", &search.topics) && is_timely(group),
             filter: Some(RowChoice {
-                columns: &TOPIC_COLUMNS[1..],
+                columns: &TOPIC_COLUMNS[usize::from(known.is_none())..],
                 choose: Box::new(choose),
             }),
         };
         let (batches, groups) = reading::read(&self.store, &part.topics, reading)?;
         stats.groups += groups.all;
         stats.groups_read += groups.read;
-        let mut found = TopicRanges::new();
+        let mut found = FoundTopics::new();
         for batch in &batches {
             note_topics(batch, &mut found)
                 .map_err(|error| reading::bad(&self.store, &part.topics, &error))?;
@@ -237,11 +295,18 @@ impl Search {
             && is_any(&self.robots, row.robot.as_ref())
             && is_any(&self.sites, row.site.as_ref())
             && self.tags.iter().all(has_tag)
-            && (self.is_all_of_time() || row.range.overlaps(self.range))
+            && (self.is_all_of_time()
+                || row.range.overlaps(self.range)
+                || self.with_damaged && !row.problems.is_empty())
             && self
                 .predicate
                 .as_ref()
                 .is_none_or(|predicate| predicate.is_true(row))
+    }
+
+    /// Whether few recordings match, apart from their topics.
+    fn is_narrow(&self) -> bool {
+        !self.recordings.is_empty() || self.with_damaged && !self.is_all_of_time()
     }
 
     fn is_all_of_time(&self) -> bool {
@@ -253,9 +318,14 @@ impl Search {
 fn chosen(
     batch: &RecordBatch,
     search: &Search,
-    topics: Option<&TopicRanges>,
+    topics: Option<&FoundTopics>,
 ) -> Result<BooleanArray, ArrowError> {
     let vanished = column(batch, "vanished")?;
+    let problems = search.with_damaged.then(|| lists(batch, "problems"));
+    let problems = problems.transpose()?;
+    let is_damaged = |row: usize| {
+        problems.is_some_and(|lists| lists.is_valid(row) && lists.value_length(row) > 0)
+    };
     let (recordings, robots) = (texts(batch, "recording")?, texts(batch, "robot")?);
     let is_timely = ranges_of(batch, search)?;
     let is_robot = |row: usize| {
@@ -263,12 +333,17 @@ fn chosen(
         let is_meant = |pattern: &NamePattern| robot.is_some_and(|robot| pattern.is_match(robot));
         search.robots.is_empty() || search.robots.iter().any(is_meant)
     };
+    let is_named = |row: usize| {
+        let mut names = search.recordings.iter();
+        search.recordings.is_empty() || names.any(|name| name == recordings.value(row))
+    };
     let has_topic =
         |row: usize| topics.is_none_or(|topics| topics.contains_key(recordings.value(row)));
     let is_chosen = |row: usize| {
         (search.with_vanished || vanished.is_null(row))
-            && is_timely(row)
+            && (is_timely(row) || is_damaged(row))
             && is_robot(row)
+            && is_named(row)
             && has_topic(row)
     };
     Ok((0..batch.num_rows())
@@ -277,8 +352,13 @@ fn chosen(
 }
 
 /// The matching rows of topics.
-fn meant_topics(batch: &RecordBatch, search: &Search) -> Result<BooleanArray, ArrowError> {
+fn meant_topics(
+    batch: &RecordBatch,
+    search: &Search,
+    known: Option<&KnownRanges>,
+) -> Result<BooleanArray, ArrowError> {
     let (topics, messages) = (texts(batch, "topic")?, ints(batch, "messages")?);
+    let recordings = known.map(|_| texts(batch, "recording")).transpose()?;
     let is_timely = ranges_of(batch, search)?;
     // Rows are sorted by topic: the last answer holds for most of the next ones.
     let mut last = ("", false);
@@ -292,7 +372,15 @@ fn meant_topics(batch: &RecordBatch, search: &Search) -> Result<BooleanArray, Ar
     let mut is_meant = |row: usize| {
         // A topic without messages was not recorded.
         let is_silent = messages.is_valid(row) && messages.value(row) == 0;
-        is_timely(row) && !is_silent && is_named(topics.value(row))
+        if is_silent || !is_named(topics.value(row)) {
+            return false;
+        }
+        match known.zip(recordings) {
+            None => is_timely(row),
+            Some((known, recordings)) => known
+                .get(recordings.value(row))
+                .is_some_and(|(_, is_damaged)| *is_damaged || is_timely(row)),
+        }
     };
     Ok((0..batch.num_rows())
         .map(|row| Some(is_meant(row)))
@@ -309,7 +397,7 @@ fn ranges_of<'a>(
     Ok(move |row: usize| is_all || range_of(starts, ends, row).overlaps(search.range))
 }
 
-fn note_topics(batch: &RecordBatch, found: &mut TopicRanges) -> Result<(), ArrowError> {
+fn note_topics(batch: &RecordBatch, found: &mut FoundTopics) -> Result<(), ArrowError> {
     for row in 0..batch.num_rows() {
         let recording = text(batch, "recording", row)?.unwrap_or_default();
         let topic = text(batch, "topic", row)?.unwrap_or_default();
@@ -317,20 +405,55 @@ fn note_topics(batch: &RecordBatch, found: &mut TopicRanges) -> Result<(), Arrow
             Some(topics) => topics,
             None => found.entry(recording.to_owned()).or_default(),
         };
-        let range = topics.entry(topic.to_owned()).or_insert(TimeRange::EMPTY);
-        *range = range.cover(range_at(batch, row)?);
+        let topic = topics.entry(topic.to_owned()).or_insert(FoundTopic {
+            range: TimeRange::EMPTY,
+            messages: Some(0),
+        });
+        topic.range = topic.range.cover(range_at(batch, row)?);
+        let messages = int(batch, "messages", row)?;
+        let messages = messages.and_then(|messages| u64::try_from(messages).ok());
+        topic.messages = topic.messages.zip(messages).map(|(sum, more)| sum + more);
     }
     Ok(())
 }
 
-/// Whether a row group of topics may hold a match.
-fn may_hold_topic(group: &RowGroupMetaData, search: &Search) -> bool {
-    may_hold_name(group, "topic", &search.topics) && may_hold_time(group, search)
+/// The ranges of recordings, and whether they are damaged, by recording.
+type KnownRanges = HashMap<String, (TimeRange, bool)>;
+
+/// A test whether a row group of topics may hold one of recordings with these ranges; without any, everything may.
+pub(crate) fn near(
+    ranges: Option<impl Iterator<Item = TimeRange>>,
+) -> impl Fn(&RowGroupMetaData) -> bool {
+    let mut known: Option<Vec<TimeRange>> = ranges.map(Iterator::collect);
+    // One without a range has topics without one, which no bounds include.
+    if known.iter().flatten().any(|range| range.is_empty()) {
+        known = None;
+    }
+    if let Some(ranges) = &mut known
+        && ranges.len() > MOST_COMPARED
+    {
+        let all = ranges.drain(..).reduce(TimeRange::cover);
+        ranges.extend(all);
+    }
+    move |group| {
+        let Some(ranges) = &known else { return true };
+        let (Some((first, _)), Some((_, last))) =
+            (bounds(group, "start_ns"), bounds(group, "end_ns"))
+        else {
+            return true;
+        };
+        let group = TimeRange::new(first.into(), last.into());
+        ranges.iter().any(|range| range.overlaps(group))
+    }
 }
 
 /// Whether a row group of recordings may hold a match.
 fn may_hold_recording(group: &RowGroupMetaData, search: &Search) -> bool {
-    may_hold_name(group, "robot", &search.robots) && may_hold_time(group, search)
+    let is_exact =
+        |path: &String| may_hold_text(group, "recording", path.as_bytes(), Some(path.as_bytes()));
+    (search.recordings.is_empty() || search.recordings.iter().any(is_exact))
+        && may_hold_name(group, "robot", &search.robots)
+        && (may_hold_time(group, search) || search.with_damaged && may_hold_problems(group))
 }
 
 fn may_hold_name(group: &RowGroupMetaData, column: &str, patterns: &[NamePattern]) -> bool {

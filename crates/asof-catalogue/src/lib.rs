@@ -34,6 +34,7 @@
 mod catalogue;
 mod commit;
 mod compact;
+mod contents;
 mod days;
 mod error;
 mod find;
@@ -53,9 +54,10 @@ mod tables;
 
 pub use catalogue::{Catalogue, FOLDER};
 pub use commit::{Changes, LabelChange};
+pub use contents::{CatalogueTable, Contents, TopicKind};
 pub use days::{NotADay, since, until};
 pub use error::CatalogueError;
-pub use find::{Found, FoundRecording, Search, SearchStats};
+pub use find::{Found, FoundRecording, FoundTopic, Search, SearchStats};
 pub use glob::NamePattern;
 pub use head::{Head, Part, PartFile, Retired};
 pub use index::{IndexEvent, IndexOptions, IndexRun, Indexer};

@@ -1,7 +1,7 @@
 //! Recordings as described by the catalogue, opened on the first read.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
@@ -14,32 +14,53 @@ use asof_core::{
 use asof_formats::{OpenOptions, Store, StoredFile};
 use bytes::Bytes;
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, schemas_of};
 use crate::error::CatalogueError;
-use crate::find::Found;
+use crate::find::{Found, near};
+use crate::head::Head;
 use crate::reading::{self, Reading};
 use crate::summaries::Summaries;
-use crate::tables::{RecordingRow, int, text};
+use crate::tables::{RecordingRow, SchemaRow, int, text};
 
-/// A recording whose summary comes from the catalogue: topics, times and counts are known without opening it.
+/// A recording whose summary comes from the catalogue: topics, times and counts are known without opening it. The topics of all
+/// recordings of a search are read when the first of their summaries is asked for.
 ///
 /// It is opened on the first read, and closed again when many others have been opened since. If it is not the
 /// version that was indexed, or is gone, reading returns an error.
 pub struct CataloguedRecording {
     file: StoredFile,
     place: String,
-    summary: Arc<Summary>,
+    /// The summary without channels.
+    described: Summary,
+    summary: OnceLock<Arc<Summary>>,
     shared: Arc<Opened>,
     opened: Mutex<Weak<dyn Source>>,
 }
 
-/// The state that the recordings of one catalogue share: those that were opened last.
+/// The state that the recordings of one search share: their topics, and those of the catalogue that were opened last.
 struct Opened {
+    /// The recordings, with their time ranges.
+    ranges: HashMap<String, TimeRange>,
+    channels: OnceLock<Result<Mutex<Channels>, CatalogueError>>,
     root: Arc<Store>,
     options: OpenOptions,
-    newest: Mutex<VecDeque<Arc<dyn Source>>>,
+    newest: Arc<OpenRecordings>,
     catalogue: Arc<Store>,
+    head: Head,
     summaries: Summaries,
+}
+
+/// The channels of recordings, by recording.
+type Channels = HashMap<String, Vec<ChannelSummary>>;
+
+/// The recordings of a catalogue that were opened last.
+#[derive(Default)]
+pub(crate) struct OpenRecordings(Mutex<VecDeque<Arc<dyn Source>>>);
+
+impl std::fmt::Debug for OpenRecordings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OpenRecordings")
+    }
 }
 
 /// The number of recordings that stay open to be read again: each may hold some of its file in memory.
@@ -57,100 +78,148 @@ impl Catalogue {
         found: &Found,
         options: &OpenOptions,
     ) -> Result<Vec<CataloguedRecording>, CatalogueError> {
-        let mut channels = self.channels_of(found)?;
+        let head = self.existing_head()?;
+        let rows = found.recordings.iter().map(|found| &found.row);
         let shared = Arc::new(Opened {
+            ranges: rows.map(|row| (row.recording.clone(), row.range)).collect(),
+            channels: OnceLock::new(),
             catalogue: Arc::clone(&self.store),
-            summaries: Summaries::of(&self.existing_head()?),
+            summaries: Summaries::of(&head),
+            head,
             root: Arc::clone(&self.root),
             options: options.clone(),
-            newest: Mutex::default(),
+            newest: Arc::clone(&self.opened),
         });
         let readable = found.recordings.iter().map(|found| &found.row);
         let readable = readable.filter(|row| row.format.is_some());
-        let recording = |row: &RecordingRow| {
-            let channels = channels.remove(&row.recording).unwrap_or_default();
-            CataloguedRecording {
-                file: StoredFile {
-                    path: row.recording.clone(),
-                    size: row.size,
-                    modified: row.modified,
-                    e_tag: row.e_tag.clone(),
-                },
-                place: self.root.shown_address_of(&row.recording),
-                summary: Arc::new(summary_of(row, channels)),
-                shared: Arc::clone(&shared),
-                opened: Mutex::new(Weak::<asof_formats::McapFile>::new()),
-            }
+        let recording = |row: &RecordingRow| CataloguedRecording {
+            file: StoredFile {
+                path: row.recording.clone(),
+                size: row.size,
+                modified: row.modified,
+                e_tag: row.e_tag.clone(),
+            },
+            place: self.root.shown_address_of(&row.recording),
+            described: summary_of(row),
+            summary: OnceLock::new(),
+            shared: Arc::clone(&shared),
+            opened: Mutex::new(Weak::<asof_formats::McapFile>::new()),
         };
         Ok(readable.map(recording).collect())
     }
 
-    /// The channels of the recordings of a search result, by recording.
-    fn channels_of(
-        &self,
-        found: &Found,
-    ) -> Result<HashMap<String, Vec<ChannelSummary>>, CatalogueError> {
-        let schemas = self.schemas()?.into_iter().map(|row| {
-            let schema = Schema {
-                name: row.name,
-                encoding: row.encoding,
-                data: row.definition,
-            };
-            (row.hash, Arc::new(schema))
-        });
-        let schemas: HashMap<String, Arc<Schema>> = schemas.collect();
-        let rows = found.recordings.iter();
-        let mut channels: HashMap<String, Vec<ChannelSummary>> = rows
-            .map(|found| (found.row.recording.clone(), Vec::new()))
-            .collect();
-        for part in &self.existing_head()?.parts {
+    /// The message definitions in the catalogue, by the hashes of [`TopicKind`](crate::TopicKind)s.
+    ///
+    /// # Errors
+    /// When there is no catalogue, or it cannot be read.
+    pub fn definitions(&self) -> Result<HashMap<String, Arc<Schema>>, CatalogueError> {
+        Ok(by_hash(self.schemas()?))
+    }
+}
+
+fn by_hash(rows: Vec<SchemaRow>) -> HashMap<String, Arc<Schema>> {
+    let schema = |row: SchemaRow| {
+        let schema = Schema {
+            name: row.name,
+            encoding: row.encoding,
+            data: row.definition,
+        };
+        (row.hash, Arc::new(schema))
+    };
+    rows.into_iter().map(schema).collect()
+}
+
+impl Opened {
+    /// The channels of the recordings, read at the first request.
+    fn channels(&self) -> Result<&Mutex<Channels>, &CatalogueError> {
+        let channels = self
+            .channels
+            .get_or_init(|| self.read_channels().map(Mutex::new));
+        channels.as_ref()
+    }
+
+    fn read_channels(&self) -> Result<Channels, CatalogueError> {
+        let mut schemas = HashMap::new();
+        for file in &self.head.schemas {
+            schemas.extend(by_hash(schemas_of(&self.catalogue, file)?));
+        }
+        let is_near = near(Some(self.ranges.values().copied()));
+        let mut known = KnownChannels {
+            schemas,
+            channels: HashMap::new(),
+        };
+        let mut channels = Channels::new();
+        for part in &self.head.parts {
             let reading = Reading {
                 columns: Some(&COLUMNS),
-                may_hold: &|_| true,
+                may_hold: &|group| is_near(group),
                 filter: None,
             };
-            let (batches, _) = reading::read(&self.store, &part.topics, reading)?;
+            let (batches, _) = reading::read(&self.catalogue, &part.topics, reading)?;
             for batch in &batches {
-                note_channels(batch, &schemas, &mut channels)
-                    .map_err(|error| reading::bad(&self.store, &part.topics, &error))?;
+                (known.note(batch, &self.ranges, &mut channels))
+                    .map_err(|error| reading::bad(&self.catalogue, &part.topics, &error))?;
             }
         }
         Ok(channels)
     }
 }
 
-fn note_channels(
-    batch: &RecordBatch,
-    schemas: &HashMap<String, Arc<Schema>>,
-    channels: &mut HashMap<String, Vec<ChannelSummary>>,
-) -> Result<(), ArrowError> {
-    for row in 0..batch.num_rows() {
-        let recording = text(batch, "recording", row)?.unwrap_or_default();
-        let Some(channels) = channels.get_mut(recording) else {
-            continue;
-        };
-        let hash = text(batch, "schema_hash", row)?;
-        let channel = Channel {
-            topic: text(batch, "topic", row)?.unwrap_or_default().to_owned(),
-            message_encoding: text(batch, "encoding", row)?.unwrap_or_default().to_owned(),
-            schema: hash.and_then(|hash| schemas.get(hash).cloned()),
-            metadata: BTreeMap::new(),
-        };
-        let messages = int(batch, "messages", row)?;
-        channels.push(ChannelSummary {
-            channel: Arc::new(channel),
-            messages: messages.and_then(|messages| u64::try_from(messages).ok()),
-        });
-    }
-    Ok(())
+/// The channels so far: recordings with the same topic of the same type share one.
+struct KnownChannels {
+    schemas: HashMap<String, Arc<Schema>>,
+    channels: HashMap<(String, String, Option<String>), Arc<Channel>>,
 }
 
-fn summary_of(row: &RecordingRow, channels: Vec<ChannelSummary>) -> Summary {
+impl KnownChannels {
+    /// Adds the channels of the wanted recordings.
+    fn note(
+        &mut self,
+        batch: &RecordBatch,
+        wanted: &HashMap<String, TimeRange>,
+        channels: &mut Channels,
+    ) -> Result<(), ArrowError> {
+        for row in 0..batch.num_rows() {
+            let recording = text(batch, "recording", row)?.unwrap_or_default();
+            if !wanted.contains_key(recording) {
+                continue;
+            }
+            let owned = |name| Ok::<_, ArrowError>(text(batch, name, row)?.map(str::to_owned));
+            let key = (
+                owned("topic")?.unwrap_or_default(),
+                owned("encoding")?.unwrap_or_default(),
+                owned("schema_hash")?,
+            );
+            let channel = self.channels.entry(key).or_insert_with_key(|key| {
+                let (topic, encoding, hash) = key;
+                let schema = hash.as_ref().and_then(|hash| self.schemas.get(hash));
+                Arc::new(Channel {
+                    topic: topic.clone(),
+                    message_encoding: encoding.clone(),
+                    schema: schema.cloned(),
+                    metadata: BTreeMap::new(),
+                })
+            });
+            let messages = int(batch, "messages", row)?;
+            let summary = ChannelSummary {
+                channel: Arc::clone(channel),
+                messages: messages.and_then(|messages| u64::try_from(messages).ok()),
+            };
+            match channels.get_mut(recording) {
+                Some(known) => known.push(summary),
+                None => drop(channels.insert(recording.to_owned(), vec![summary])),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The summary of a recording, without its channels.
+fn summary_of(row: &RecordingRow) -> Summary {
     let mut summary = Summary::empty(row.format.clone().unwrap_or_default());
     summary.size = row.size;
     summary.range = row.range;
     summary.messages = row.messages;
-    summary.channels = channels;
     let problems = row.problems.iter().map(|problem| Problem {
         // The catalogue has the kind as text; here it is part of the sentence.
         kind: ProblemKind::Incomplete,
@@ -174,6 +243,29 @@ impl CataloguedRecording {
         opened.strong_count() > 0
     }
 
+    /// Its summary as far as no channel is needed: format, size, time range, number of messages, problems.
+    pub fn described(&self) -> &Summary {
+        &self.described
+    }
+
+    /// The summary with its channels.
+    fn summarized(&self) -> Summary {
+        let mut summary = self.described.clone();
+        match self.shared.channels() {
+            Ok(channels) => {
+                let mut channels = channels.lock().unwrap_or_else(PoisonError::into_inner);
+                summary.channels = channels.remove(&self.file.path).unwrap_or_default();
+            }
+            Err(error) => summary.problems.push(Problem {
+                kind: ProblemKind::Incomplete,
+                offset: None,
+                topic: None,
+                message: format!("its topics are not known: {error}"),
+            }),
+        }
+        summary
+    }
+
     fn open(&self) -> Result<Arc<dyn Source>, SourceError> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = opened.upgrade() {
@@ -181,7 +273,7 @@ impl CataloguedRecording {
         }
         self.verify()?;
         let told = |error: SourceError| outdated(&self.place, &error.to_string());
-        let newest = &self.shared.newest;
+        let newest = &self.shared.newest.0;
         let recording = self.shared.open(&self.file).map_err(told)?;
         let recording: Arc<dyn Source> = Arc::from(recording);
         *opened = Arc::downgrade(&recording);
@@ -252,7 +344,7 @@ impl std::fmt::Debug for CataloguedRecording {
 #[deny(clippy::missing_trait_methods)]
 impl Source for CataloguedRecording {
     fn summary(&self) -> Arc<Summary> {
-        Arc::clone(&self.summary)
+        Arc::clone(self.summary.get_or_init(|| Arc::new(self.summarized())))
     }
 
     fn read(&self, query: &Query) -> Result<Batches, SourceError> {

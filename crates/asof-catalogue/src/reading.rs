@@ -169,6 +169,38 @@ pub(crate) fn bounds(group: &RowGroupMetaData, column: &str) -> Option<(i64, i64
     }
 }
 
+/// Whether a recording of a group may have problems.
+pub(crate) fn may_hold_problems(group: &RowGroupMetaData) -> bool {
+    let mut columns = group.columns().iter();
+    let kinds = columns.find(|found| {
+        let parts = found.column_path().parts();
+        parts.first().is_some_and(|first| first == "problems")
+            && parts.last().is_some_and(|last| last == "kind")
+    });
+    match kinds.and_then(|kinds| kinds.statistics()) {
+        Some(Statistics::ByteArray(found)) => found.max_opt().is_some(),
+        _ => true,
+    }
+}
+
+/// The number of rows of a group in which a column is NULL.
+pub(crate) fn nulls(group: &RowGroupMetaData, column: &str) -> Option<u64> {
+    statistics(group, column)?.null_count_opt()
+}
+
+/// The only text of a column in a group, if all rows have the same.
+pub(crate) fn only_text<'a>(group: &'a RowGroupMetaData, column: &str) -> Option<&'a str> {
+    let Some(Statistics::ByteArray(found)) = statistics(group, column) else {
+        return None;
+    };
+    let (least, most) = (found.min_opt()?, found.max_opt()?);
+    let is_only = least == most
+        && found.min_is_exact()
+        && found.max_is_exact()
+        && found.null_count_opt() == Some(0);
+    std::str::from_utf8(least.data()).ok().filter(|_| is_only)
+}
+
 fn statistics<'a>(group: &'a RowGroupMetaData, column: &str) -> Option<&'a Statistics> {
     let mut columns = group.columns().iter();
     let found =

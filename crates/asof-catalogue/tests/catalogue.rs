@@ -538,3 +538,99 @@ fn recordings_that_were_found_are_opened_when_they_are_read_and_not_before() {
     let error = all[4].read(&Query::all()).err().expect("it is gone");
     assert!(error.to_string().contains("04.mcap"), "{error}");
 }
+
+#[test]
+fn what_a_catalogue_holds_is_the_same_from_bounds_and_from_rows() {
+    let fleet = Fleet::new();
+    let catalogue = fleet.catalogue();
+    let hours = |first: i64, last: i64| {
+        asof_core::TimeRange::new(fleet::second(first), fleet::second(last))
+    };
+    let mut wanted = BTreeSet::new();
+    let mut indexed = Vec::new();
+    for number in 0..5_000 {
+        let mut one = Fleet::surveyed(&format!("{number}.mcap"), number * 10);
+        // One group has a single kind, others several, and some topics have no definition.
+        one.topics[0].topic = if number < 4_000 { "/a" } else { "/b" }.to_owned();
+        if number % 1_000 == 999 {
+            one.topics[0].schema_hash = None;
+            one.topics[0].type_name = String::new();
+        }
+        if number == 7 {
+            one.row.format = None;
+        }
+        let topic = &one.topics[0];
+        wanted.insert((
+            topic.topic.clone(),
+            topic.type_name.clone(),
+            topic.schema_hash.clone(),
+        ));
+        indexed.push(one);
+    }
+    let range = indexed.iter().map(|one| one.row.range);
+    let range = range.fold(asof_core::TimeRange::EMPTY, asof_core::TimeRange::cover);
+    assert!(range.overlaps(hours(0, 10)));
+    fleet::write(&catalogue, indexed);
+    let contents = catalogue.contents().expect("a catalogue");
+    let found: BTreeSet<_> = (contents.kinds.iter())
+        .map(|kind| {
+            (
+                kind.topic.clone(),
+                kind.type_name.clone(),
+                kind.schema_hash.clone(),
+            )
+        })
+        .collect();
+    assert_eq!(found, wanted);
+    assert_eq!(contents.range, range);
+    assert_eq!(
+        (contents.recordings, contents.vanished, contents.unreadable),
+        (5_000, 0, 1)
+    );
+}
+
+#[test]
+fn one_recording_of_many_is_found_with_its_topics_in_a_few_row_groups() {
+    let fleet = Fleet::new();
+    let catalogue = fleet.catalogue();
+    let mut indexed = Vec::new();
+    for number in 0..20_000 {
+        let mut one = Fleet::surveyed(&format!("{number}.mcap"), number * 3_600);
+        one.topics[0].topic = "/tf".to_owned();
+        one.topics[0].messages = Some(7);
+        if number == 5 {
+            one.row.problems.push(asof_catalogue::ProblemRow {
+                kind: "truncated".to_owned(),
+                offset: None,
+                topic: None,
+                message: "it is cut".to_owned(),
+            });
+        }
+        indexed.push(one);
+    }
+    fleet::write(&catalogue, indexed);
+    let one = Search {
+        recordings: vec!["12345.mcap".to_owned()],
+        topics: vec!["/tf".parse().expect("a name")],
+        ..Search::default()
+    };
+    let found = catalogue.find(&one).expect("a catalogue");
+    assert_eq!(found.recordings.len(), 1);
+    assert_eq!(found.recordings[0].topics["/tf"].messages, Some(7));
+    assert!(found.stats.groups_read <= 4, "{:?}", found.stats);
+    assert!(found.stats.groups >= 15, "{:?}", found.stats);
+
+    // A damaged recording may hold messages that its index does not list.
+    let late = Search {
+        topics: vec!["/tf".parse().expect("a name")],
+        range: asof_core::TimeRange::new(fleet::second(19_999 * 3_600), Stamp::MAX),
+        with_damaged: true,
+        ..Search::default()
+    };
+    assert_eq!(named(&late, &catalogue), ["5.mcap", "19999.mcap"]);
+    let strictly = Search {
+        with_damaged: false,
+        ..late
+    };
+    assert_eq!(named(&strictly, &catalogue), ["19999.mcap"]);
+}

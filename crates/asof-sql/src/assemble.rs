@@ -311,8 +311,8 @@ impl Assembler {
         let column = |name: &str| -> Option<ArrayRef> {
             Some(match name {
                 RECORDING => {
-                    let name = &self.shared.recordings[self.recording].name;
-                    let names = std::iter::repeat_n(name, count);
+                    let opened = self.shared.opened(self.recording);
+                    let names = std::iter::repeat_n(&opened.name, count);
                     Arc::new(StringArray::from_iter_values(names))
                 }
                 LOG_TIME => times(rows.iter().map(|row| row.0).collect()),

@@ -4,9 +4,8 @@
 //! - `resample(a, b, 10, 'last')`: the topics at each instant of a grid of this many hertz.
 //! - `points(a)`: its argument may be written as a table.
 
-use std::collections::BTreeMap;
-
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::catalog::SchemaProvider as _;
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectNamePart, TableAlias,
     TableFactor, UnaryOperator, Value,
@@ -16,6 +15,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::asof::{Direction, MATCH, duration_of};
 use crate::error::SqlError;
+use crate::tables::Tables;
 use crate::times::{TIME, TIMES};
 use crate::topic::{LOG_TIME, STAMP};
 
@@ -24,13 +24,10 @@ const WINDOW_FORM: &str = "window_join takes two tables and the ends of the wind
 const RESAMPLE_FORM: &str = "resample takes tables, a rate, and a method: resample(odom, imu, 10, 'last'), with 'last', 'next', \
     'nearest' or 'interpolate', and optionally a tolerance, '500ms', and the time, 'stamp' or 'log_time'";
 
-/// The columns of the tables.
-pub(crate) type Columns = BTreeMap<String, SchemaRef>;
-
 /// Rewrites a call for the planner; leaves everything else unchanged.
 pub(crate) fn rewrite(
     factor: &mut TableFactor,
-    columns: &Columns,
+    tables: &Tables,
     dialect: &dyn Dialect,
 ) -> Result<(), SqlError> {
     let TableFactor::Table {
@@ -43,15 +40,13 @@ pub(crate) fn rewrite(
     let function = name.0.last().and_then(ObjectNamePart::as_ident);
     let function = function.map(|ident| ident.value.to_ascii_lowercase());
     let text = match function.as_deref() {
-        Some("window_join") => window_join(
-            &arguments(&args.args, WINDOW_FORM)?,
-            alias.as_ref(),
-            columns,
-        )?,
+        Some("window_join") => {
+            window_join(&arguments(&args.args, WINDOW_FORM)?, alias.as_ref(), tables)?
+        }
         Some("resample") => resample(
             &arguments(&args.args, RESAMPLE_FORM)?,
             alias.as_ref(),
-            columns,
+            tables,
         )?,
         Some("points") => {
             // The planner would take the name for a column.
@@ -108,11 +103,10 @@ impl Named {
         Ok(Named { table, alias })
     }
 
-    fn has_stamp(&self, columns: &Columns) -> bool {
+    fn has_stamp(&self, tables: &Tables) -> bool {
         // If a table does not exist, the planner reports it.
-        let field = columns
-            .get(&self.table)
-            .map(|schema| schema.field_with_name(STAMP));
+        let columns = tables.columns(&self.table);
+        let field = columns.as_ref().map(|schema| schema.field_with_name(STAMP));
         matches!(field, Some(Ok(field)) if matches!(field.data_type(), DataType::Timestamp(..)))
     }
 
@@ -128,7 +122,7 @@ impl Named {
 fn window_join(
     arguments: &[Argument<'_>],
     alias: Option<&TableAlias>,
-    columns: &Columns,
+    tables: &Tables,
 ) -> Result<String, SqlError> {
     let (Some([left, right]), Some([from, to])) = (arguments.get(..2), arguments.get(2..4)) else {
         return Err(SqlError::query(WINDOW_FORM));
@@ -152,7 +146,7 @@ fn window_join(
         ));
     }
     let time = match &arguments[4..] {
-        [] if left.has_stamp(columns) && right.has_stamp(columns) => STAMP,
+        [] if left.has_stamp(tables) && right.has_stamp(tables) => STAMP,
         [] => LOG_TIME,
         [time] => time_column(time, WINDOW_FORM)?,
         _ => return Err(SqlError::query(WINDOW_FORM)),
@@ -169,7 +163,7 @@ fn window_join(
 fn resample(
     arguments: &[Argument<'_>],
     alias: Option<&TableAlias>,
-    columns: &Columns,
+    tables: &Tables,
 ) -> Result<String, SqlError> {
     let is_rate = |argument: &Argument<'_>| {
         let value = argument.value;
@@ -181,7 +175,7 @@ fn resample(
     };
     let mut topics = Vec::new();
     for argument in &arguments[..rate] {
-        topics.extend(tables_of(argument, columns)?);
+        topics.extend(tables_of(argument, tables)?);
     }
     if topics.is_empty() {
         return Err(SqlError::query(RESAMPLE_FORM));
@@ -215,7 +209,7 @@ fn resample(
 }
 
 /// The tables of an argument: one, a list of them, or a comma-separated text.
-fn tables_of(argument: &Argument<'_>, columns: &Columns) -> Result<Vec<Named>, SqlError> {
+fn tables_of(argument: &Argument<'_>, tables: &Tables) -> Result<Vec<Named>, SqlError> {
     let many: Vec<&Expr> = match argument.value {
         Expr::Array(array) => array.elem.iter().collect(),
         Expr::Tuple(all) => all.iter().collect(),
@@ -233,7 +227,7 @@ fn tables_of(argument: &Argument<'_>, columns: &Columns) -> Result<Vec<Named>, S
         }
         one => {
             // A topic may have a comma in its own name.
-            let text = text_of(one).filter(|text| !columns.contains_key(text));
+            let text = text_of(one).filter(|text| !tables.table_exist(text));
             if let Some(text) = text.filter(|text| text.contains(',')) {
                 let named = |name: &str| Named {
                     table: name.trim().to_owned(),

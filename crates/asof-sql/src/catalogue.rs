@@ -1,53 +1,27 @@
 //! Tables about the recordings.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use datafusion::arrow::array::{
     ArrayRef, Float64Array, RecordBatch, StringArray, TimestampNanosecondArray, UInt64Array,
 };
-use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::catalog::{MemTable, MemorySchemaProvider, SchemaProvider, Session, TableProvider};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use datafusion::catalog::{MemTable, Session, TableProvider};
 use datafusion::common::Result;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
 use crate::database::Shared;
+use crate::fleet_tables;
+use crate::recordings::Opened;
 
 /// The names of these tables; no alias may use one of them.
-pub(crate) const NAMES: [&str; 5] = [
-    "topics",
-    "recordings",
-    "problems",
-    "metadata",
-    "attachments",
-];
+pub(crate) const NAMES: [&str; 5] = ["topics", "recordings", PROBLEMS, "metadata", "attachments"];
 
-/// Adds the tables. `told` are notes about the tables for the user.
-pub(crate) fn register(
-    tables: &MemorySchemaProvider,
-    shared: &Arc<Shared>,
-    told: Vec<String>,
-) -> Result<()> {
-    let made: [Arc<dyn TableProvider>; 5] = [
-        table(topics(shared)?)?,
-        table(recordings(shared)?)?,
-        Arc::new(Problems {
-            schema: problems(shared, &told)?.schema(),
-            shared: Arc::clone(shared),
-            told,
-        }),
-        table(metadata(shared)?)?,
-        table(attachments(shared)?)?,
-    ];
-    for (name, table) in NAMES.into_iter().zip(made) {
-        // A topic of that name takes precedence.
-        if !tables.table_exist(name) {
-            tables.register_table(name.to_owned(), table)?;
-        }
-    }
-    Ok(())
-}
+/// The one of these that lists problems.
+pub(crate) const PROBLEMS: &str = "problems";
 
 /// Rows in memory, as a table.
 pub(crate) fn table(batch: RecordBatch) -> Result<Arc<dyn TableProvider>> {
@@ -55,16 +29,55 @@ pub(crate) fn table(batch: RecordBatch) -> Result<Arc<dyn TableProvider>> {
     Ok(Arc::new(table))
 }
 
-/// The problems of the recordings. They are looked up at query time: most damage is found while reading.
+/// A table about the recordings. Its rows are looked up at query time: most damage is found while reading, and a catalogue is read
+/// only for the columns that a query uses.
 #[derive(Debug)]
-struct Problems {
+pub(crate) struct AboutTable {
+    name: String,
     schema: SchemaRef,
     shared: Arc<Shared>,
-    told: Vec<String>,
+    told: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl AboutTable {
+    pub fn new(name: &str, shared: &Arc<Shared>, told: &Arc<Mutex<BTreeSet<String>>>) -> Self {
+        AboutTable {
+            name: name.to_owned(),
+            schema: schema_of(name),
+            shared: Arc::clone(shared),
+            told: Arc::clone(told),
+        }
+    }
+
+    /// All rows, with these columns.
+    fn rows(&self, columns: &[usize]) -> Result<Vec<RecordBatch>> {
+        let named: Vec<Arc<Opened>> = (0..self.shared.named)
+            .map(|place| self.shared.opened(place))
+            .collect();
+        let whole = match self.name.as_str() {
+            "topics" => topics(&named)?,
+            "recordings" => recordings(&named)?,
+            PROBLEMS => problems(&self.shared, &named, &self.told)?,
+            "metadata" => metadata(&named)?,
+            _ => attachments(&named)?,
+        };
+        let mut all = vec![whole.project(columns)?];
+        let schema = Arc::new(self.schema.project(columns)?);
+        for fleet in &self.shared.fleets {
+            match self.name.as_str() {
+                "topics" => fleet_tables::topics(fleet, &schema, &mut all)?,
+                "recordings" => fleet_tables::recordings(fleet, &schema, &mut all)?,
+                PROBLEMS => all.push(fleet_tables::problems(fleet)?.project(columns)?),
+                // A catalogue has none of these.
+                _ => {}
+            }
+        }
+        Ok(all)
+    }
 }
 
 #[async_trait]
-impl TableProvider for Problems {
+impl TableProvider for AboutTable {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
@@ -80,9 +93,68 @@ impl TableProvider for Problems {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let known = table(problems(&self.shared, &self.told)?)?;
-        known.scan(session, projection, filters, limit).await
+        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let wanted = projection.unwrap_or(&all);
+        // Rows that are only counted have a column too, one that a catalogue always has.
+        let read: &[usize] = if wanted.is_empty() { &[1] } else { wanted };
+        let schema = Arc::new(self.schema.project(read)?);
+        let rows = MemTable::try_new(schema, vec![self.rows(read)?])?;
+        let projection = wanted.is_empty().then(Vec::new);
+        rows.scan(session, projection.as_ref(), filters, limit)
+            .await
     }
+}
+
+fn schema_of(name: &str) -> SchemaRef {
+    let text = |name: &str| Field::new(name, DataType::Utf8, false);
+    let count = |name: &str| Field::new(name, DataType::UInt64, true);
+    let time = |name: &str| {
+        let zone = Some("UTC".into());
+        Field::new(name, DataType::Timestamp(TimeUnit::Nanosecond, zone), true)
+    };
+    let fields = match name {
+        "topics" => vec![
+            text("recording"),
+            text("topic"),
+            text("type"),
+            text("encoding"),
+            text("schema_encoding"),
+            count("messages"),
+            Field::new("hz", DataType::Float64, true),
+        ],
+        "recordings" => vec![
+            text("recording"),
+            text("format"),
+            text("library"),
+            time("start"),
+            time("end"),
+            count("size"),
+            count("messages"),
+            count("problems"),
+        ],
+        PROBLEMS => vec![
+            text("recording"),
+            text("kind"),
+            count("offset"),
+            Field::new("topic", DataType::Utf8, true),
+            text("message"),
+        ],
+        "metadata" => vec![text("recording"), text("name"), text("key"), text("value")],
+        _ => vec![
+            text("recording"),
+            text("name"),
+            text("media_type"),
+            time("log_time"),
+            count("size"),
+        ],
+    };
+    Arc::new(Schema::new(fields))
+}
+
+/// Rows with the columns that a table declares.
+fn made<const N: usize>(name: &str, columns: [(&str, ArrayRef); N]) -> Result<RecordBatch> {
+    let columns = columns.map(|(_, column)| column);
+    Ok(RecordBatch::try_new(schema_of(name), columns.to_vec())?)
 }
 
 fn texts(values: impl IntoIterator<Item = String>) -> ArrayRef {
@@ -93,9 +165,9 @@ fn times(values: Vec<Option<i64>>) -> ArrayRef {
     Arc::new(TimestampNanosecondArray::from(values).with_timezone("UTC"))
 }
 
-fn topics(shared: &Shared) -> Result<RecordBatch> {
+fn topics(named: &[Arc<Opened>]) -> Result<RecordBatch> {
     let mut rows = Vec::new();
-    for opened in &shared.recordings {
+    for opened in named {
         let summary = opened.recording.summary();
         let seconds = summary.range.duration_nanos() as f64 * 1e-9;
         for entry in &summary.channels {
@@ -113,29 +185,31 @@ fn topics(shared: &Shared) -> Result<RecordBatch> {
     };
     let messages: UInt64Array = rows.iter().map(|row| row.2).collect();
     let hz: Float64Array = rows.iter().map(|row| row.3).collect();
-    Ok(RecordBatch::try_from_iter([
-        ("recording", texts(rows.iter().map(|row| row.0.clone()))),
-        ("topic", texts(rows.iter().map(|row| row.1.topic.clone()))),
-        (
-            "type",
-            texts(rows.iter().map(|row| row.1.type_name().to_owned())),
-        ),
-        (
-            "encoding",
-            texts(rows.iter().map(|row| row.1.message_encoding.clone())),
-        ),
-        (
-            "schema_encoding",
-            texts(rows.iter().map(|row| schema_encoding(&row.1))),
-        ),
-        ("messages", Arc::new(messages) as ArrayRef),
-        ("hz", Arc::new(hz) as ArrayRef),
-    ])?)
+    made(
+        "topics",
+        [
+            ("recording", texts(rows.iter().map(|row| row.0.clone()))),
+            ("topic", texts(rows.iter().map(|row| row.1.topic.clone()))),
+            (
+                "type",
+                texts(rows.iter().map(|row| row.1.type_name().to_owned())),
+            ),
+            (
+                "encoding",
+                texts(rows.iter().map(|row| row.1.message_encoding.clone())),
+            ),
+            (
+                "schema_encoding",
+                texts(rows.iter().map(|row| schema_encoding(&row.1))),
+            ),
+            ("messages", Arc::new(messages) as ArrayRef),
+            ("hz", Arc::new(hz) as ArrayRef),
+        ],
+    )
 }
 
-fn recordings(shared: &Shared) -> Result<RecordBatch> {
-    let all: Vec<_> = shared
-        .recordings
+fn recordings(named: &[Arc<Opened>]) -> Result<RecordBatch> {
+    let all: Vec<_> = named
         .iter()
         .map(|opened| (opened.name.clone(), opened.recording.summary()))
         .collect();
@@ -149,30 +223,37 @@ fn recordings(shared: &Shared) -> Result<RecordBatch> {
         .iter()
         .map(|(_, summary)| Some(summary.problems.len() as u64));
     let problems: UInt64Array = problems.collect();
-    Ok(RecordBatch::try_from_iter([
-        ("recording", texts(all.iter().map(|(name, _)| name.clone()))),
-        (
-            "format",
-            texts(all.iter().map(|(_, summary)| summary.format.clone())),
-        ),
-        (
-            "library",
-            texts(all.iter().map(|(_, summary)| summary.library.clone())),
-        ),
-        ("start", end(|range| range.start)),
-        ("end", end(|range| range.end)),
-        ("size", Arc::new(sizes) as ArrayRef),
-        ("messages", Arc::new(messages) as ArrayRef),
-        ("problems", Arc::new(problems) as ArrayRef),
-    ])?)
+    made(
+        "recordings",
+        [
+            ("recording", texts(all.iter().map(|(name, _)| name.clone()))),
+            (
+                "format",
+                texts(all.iter().map(|(_, summary)| summary.format.clone())),
+            ),
+            (
+                "library",
+                texts(all.iter().map(|(_, summary)| summary.library.clone())),
+            ),
+            ("start", end(|range| range.start)),
+            ("end", end(|range| range.end)),
+            ("size", Arc::new(sizes) as ArrayRef),
+            ("messages", Arc::new(messages) as ArrayRef),
+            ("problems", Arc::new(problems) as ArrayRef),
+        ],
+    )
 }
 
 /// Recording, kind, offset, topic, message.
-type Row = (String, String, Option<u64>, Option<String>, String);
+pub(crate) type Row = (String, String, Option<u64>, Option<String>, String);
 
-fn problems(shared: &Shared, told: &[String]) -> Result<RecordBatch> {
+fn problems(
+    shared: &Shared,
+    named: &[Arc<Opened>],
+    told: &Mutex<BTreeSet<String>>,
+) -> Result<RecordBatch> {
     let mut rows: Vec<Row> = Vec::new();
-    for opened in &shared.recordings {
+    for opened in named {
         for problem in &opened.recording.summary().problems {
             rows.push((
                 opened.name.clone(),
@@ -197,21 +278,30 @@ fn problems(shared: &Shared, told: &[String]) -> Result<RecordBatch> {
         ));
     }
     let table = |text: &String| (String::new(), "table".to_owned(), None, None, text.clone());
+    let told = told.lock().unwrap_or_else(PoisonError::into_inner);
     rows.extend(told.iter().map(table));
-    let offsets: UInt64Array = rows.iter().map(|row| row.2).collect();
-    let topics: StringArray = rows.iter().map(|row| row.3.clone()).collect();
-    Ok(RecordBatch::try_from_iter([
-        ("recording", texts(rows.iter().map(|row| row.0.clone()))),
-        ("kind", texts(rows.iter().map(|row| row.1.clone()))),
-        ("offset", Arc::new(offsets) as ArrayRef),
-        ("topic", Arc::new(topics) as ArrayRef),
-        ("message", texts(rows.iter().map(|row| row.4.clone()))),
-    ])?)
+    problem_rows(&rows)
 }
 
-fn metadata(shared: &Shared) -> Result<RecordBatch> {
+/// Problems as rows.
+pub(crate) fn problem_rows(rows: &[Row]) -> Result<RecordBatch> {
+    let offsets: UInt64Array = rows.iter().map(|row| row.2).collect();
+    let topics: StringArray = rows.iter().map(|row| row.3.clone()).collect();
+    made(
+        PROBLEMS,
+        [
+            ("recording", texts(rows.iter().map(|row| row.0.clone()))),
+            ("kind", texts(rows.iter().map(|row| row.1.clone()))),
+            ("offset", Arc::new(offsets) as ArrayRef),
+            ("topic", Arc::new(topics) as ArrayRef),
+            ("message", texts(rows.iter().map(|row| row.4.clone()))),
+        ],
+    )
+}
+
+fn metadata(named: &[Arc<Opened>]) -> Result<RecordBatch> {
     let mut rows: Vec<[String; 4]> = Vec::new();
-    for opened in &shared.recordings {
+    for opened in named {
         for entry in &opened.recording.summary().metadata {
             // A record that cannot be read is a problem of the recording, and listed there.
             let Ok(pairs) = opened.recording.metadata(entry) else {
@@ -223,17 +313,20 @@ fn metadata(shared: &Shared) -> Result<RecordBatch> {
         }
     }
     let column = |at: usize| texts(rows.iter().map(|row| row[at].clone()));
-    Ok(RecordBatch::try_from_iter([
-        ("recording", column(0)),
-        ("name", column(1)),
-        ("key", column(2)),
-        ("value", column(3)),
-    ])?)
+    made(
+        "metadata",
+        [
+            ("recording", column(0)),
+            ("name", column(1)),
+            ("key", column(2)),
+            ("value", column(3)),
+        ],
+    )
 }
 
-fn attachments(shared: &Shared) -> Result<RecordBatch> {
+fn attachments(named: &[Arc<Opened>]) -> Result<RecordBatch> {
     let mut rows = Vec::new();
-    for opened in &shared.recordings {
+    for opened in named {
         for entry in &opened.recording.summary().attachments {
             rows.push((opened.name.clone(), entry.clone()));
         }
@@ -242,20 +335,23 @@ fn attachments(shared: &Shared) -> Result<RecordBatch> {
         .iter()
         .map(|(_, entry)| entry.log_time.map(asof_core::Stamp::nanos));
     let sizes: UInt64Array = rows.iter().map(|(_, entry)| Some(entry.size)).collect();
-    Ok(RecordBatch::try_from_iter([
-        (
-            "recording",
-            texts(rows.iter().map(|(name, _)| name.clone())),
-        ),
-        (
-            "name",
-            texts(rows.iter().map(|(_, entry)| entry.name.clone())),
-        ),
-        (
-            "media_type",
-            texts(rows.iter().map(|(_, entry)| entry.media_type.clone())),
-        ),
-        ("log_time", times(logged.collect())),
-        ("size", Arc::new(sizes) as ArrayRef),
-    ])?)
+    made(
+        "attachments",
+        [
+            (
+                "recording",
+                texts(rows.iter().map(|(name, _)| name.clone())),
+            ),
+            (
+                "name",
+                texts(rows.iter().map(|(_, entry)| entry.name.clone())),
+            ),
+            (
+                "media_type",
+                texts(rows.iter().map(|(_, entry)| entry.media_type.clone())),
+            ),
+            ("log_time", times(logged.collect())),
+            ("size", Arc::new(sizes) as ArrayRef),
+        ],
+    )
 }

@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use asof_core::{Stamp, TimeRange};
+use asof_core::{Problem, Stamp};
 use asof_formats::Recording;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
-use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, ParamValues, ScalarValue, plan_err};
 use datafusion::execution::SendableRecordBatchStream;
@@ -32,15 +31,17 @@ use crate::asof::{AsofRule, match_function};
 use crate::distributed::{Cluster, RecordingAddress, distributed};
 use crate::ends::Ends;
 use crate::error::{KnownNames, SqlError};
+use crate::fleet::{Fleet, FleetPlace};
 use crate::labels::RecordingLabels;
 use crate::lags::Lags;
 use crate::order::StampOrder;
 use crate::planning::{AsofFilterRule, AsofPlanner};
+use crate::recordings::{ColumnsByKind, NamedTopic, Opened, Recordings};
 use crate::right::StampsGoBack;
 use crate::scan::FirstInTime;
-use crate::topic::{Opened, TopicTable};
+use crate::tables::Tables;
 use crate::transforms::RecordingOfRow;
-use crate::{catalogue, known, meanings, points, rewrite, times, transforms};
+use crate::{known, points, rewrite, times, transforms};
 
 /// How queries run.
 #[derive(Debug, Clone)]
@@ -52,6 +53,9 @@ pub struct SqlOptions {
     /// The labels of recordings, by their names. With any, each topic has the columns `robot`, `site` and
     /// `tags`, and filters on them are answered before a recording is opened.
     pub labels: BTreeMap<String, RecordingLabels>,
+    /// Catalogues whose recordings belong to the database too, with their labels. Nothing of a recording is loaded before a query
+    /// needs it, and queries see what a catalogue holds when they start.
+    pub fleets: Vec<FleetPlace>,
 }
 
 impl Default for SqlOptions {
@@ -61,6 +65,7 @@ impl Default for SqlOptions {
             memory: 1_000_000_000,
             threads: std::thread::available_parallelism().map_or(2, usize::from),
             labels: BTreeMap::new(),
+            fleets: Vec::new(),
         }
     }
 }
@@ -69,8 +74,7 @@ impl Default for SqlOptions {
 pub struct Database {
     context: SessionContext,
     shared: Arc<Shared>,
-    tables: Vec<String>,
-    columns: BTreeMap<String, SchemaRef>,
+    tables: RwLock<Arc<Tables>>,
     /// The cluster that reads the recordings, if not this process.
     #[cfg(feature = "distributed")]
     cluster: Option<Arc<dyn Cluster>>,
@@ -79,7 +83,12 @@ pub struct Database {
 /// What the tables and functions of a database share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub recordings: Vec<Opened>,
+    /// Those known so far; the first are those that were named.
+    pub recordings: RwLock<Recordings>,
+    pub named: usize,
+    pub named_topics: OnceLock<BTreeMap<String, Vec<NamedTopic>>>,
+    pub fleets: Vec<Fleet>,
+    pub columns: Mutex<ColumnsByKind>,
     pub options: SqlOptions,
     /// Messages that scans have read so far.
     pub read: AtomicU64,
@@ -109,9 +118,22 @@ pub struct Undecoded {
 }
 
 impl Shared {
-    fn new(recordings: Vec<Opened>, options: SqlOptions) -> Self {
+    fn new(mut named: Vec<Opened>, options: SqlOptions) -> Self {
+        for one in &mut named {
+            let labels = options.labels.get(&one.name).cloned();
+            one.labels = one.labels.take().or(labels);
+        }
+        let count = named.len();
+        let mut recordings = Recordings::default();
+        for one in named {
+            recordings.add(one);
+        }
         Shared {
-            recordings,
+            recordings: RwLock::new(recordings),
+            named: count,
+            named_topics: OnceLock::new(),
+            fleets: Vec::new(),
+            columns: Mutex::default(),
             options,
             read: AtomicU64::new(0),
             undecoded: AtomicU64::new(0),
@@ -128,12 +150,8 @@ impl Shared {
 
     /// Recordings that were planned elsewhere, and are read here.
     #[cfg(feature = "distributed")]
-    pub fn elsewhere(recordings: Vec<Opened>, labels: BTreeMap<String, RecordingLabels>) -> Self {
-        let options = SqlOptions {
-            labels,
-            ..SqlOptions::default()
-        };
-        Shared::new(recordings, options)
+    pub fn elsewhere(recordings: Vec<Opened>) -> Self {
+        Shared::new(recordings, SqlOptions::default())
     }
 
     /// Counts messages of a topic that could not be decoded. `first` is the log time of the first, and the reason.
@@ -158,7 +176,7 @@ impl Shared {
 
     /// Whether a recording can be read; notes that a query uses it, or why it is left out.
     pub fn uses(&self, recording: usize) -> bool {
-        let verified = self.recordings[recording].recording.verify();
+        let verified = self.opened(recording).recording.verify();
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         used.insert(recording);
         let left_out = self.left_out.lock();
@@ -177,31 +195,6 @@ impl Shared {
     pub fn undecoded_topics(&self) -> BTreeMap<String, Undecoded> {
         let first = self.first_undecoded.lock();
         first.unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// The topic of a table's name: itself, or the one that it is an alias of.
-    pub fn topic_of(&self, name: &str) -> datafusion::common::Result<String> {
-        let mut found = None;
-        for opened in &self.recordings {
-            for topic in opened.recording.summary().topics() {
-                if topic == name {
-                    return Ok(name.to_owned());
-                }
-                if alias_of(topic) == name {
-                    found = Some(topic.to_owned());
-                }
-            }
-        }
-        found.map_or_else(|| plan_err!("table '{name}' not found"), Ok)
-    }
-
-    /// From the first start to the last end of all recordings.
-    pub fn range(&self) -> TimeRange {
-        let ranges = self.recordings.iter().map(Opened::range);
-        ranges
-            .filter(|range| !range.is_empty())
-            .reduce(|all, range| TimeRange::new(all.start.min(range.start), all.end.max(range.end)))
-            .unwrap_or(TimeRange::EMPTY)
     }
 }
 
@@ -398,29 +391,50 @@ impl Database {
     ) -> Result<Self, SqlError> {
         let explained =
             |error: DataFusionError| SqlError::from_engine(&error, "", &KnownNames::default());
-        let context = context(&shared).and_then(prepare);
-        let mut database = Database {
-            context: context.map_err(explained)?,
-            shared: Arc::new(shared),
-            tables: Vec::new(),
-            columns: BTreeMap::new(),
+        let mut shared = shared;
+        for place in shared.options.fleets.clone() {
+            shared.fleets.push(Fleet::open(place).map_err(explained)?);
+        }
+        let context = context(&shared).and_then(prepare).map_err(explained)?;
+        let shared = Arc::new(shared);
+        let database = Database {
+            tables: RwLock::new(Arc::new(Tables::of(&shared))),
+            context,
+            shared,
             #[cfg(feature = "distributed")]
             cluster: None,
         };
-        let runtime = runtime(&database.shared.options)?;
-        let registered = runtime.block_on(database.register());
-        registered.map_err(explained)?;
+        database.register().map_err(explained)?;
         Ok(database)
     }
 
     /// The names of all tables: topics in their own spelling, aliases, and the tables about the recordings.
-    pub fn tables(&self) -> &[String] {
-        &self.tables
+    pub fn tables(&self) -> Vec<String> {
+        self.current_tables().names()
     }
 
     /// The columns of a table.
-    pub fn columns(&self, table: &str) -> Option<&SchemaRef> {
-        self.columns.get(table)
+    pub fn columns(&self, table: &str) -> Option<SchemaRef> {
+        self.current_tables().columns(table)
+    }
+
+    fn current_tables(&self) -> Arc<Tables> {
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&tables)
+    }
+
+    /// The tables of what the catalogues hold now.
+    fn followed(&self) -> Result<Arc<Tables>, DataFusionError> {
+        let mut has_changed = false;
+        for fleet in &self.shared.fleets {
+            has_changed |= fleet.follow()?;
+        }
+        if has_changed {
+            let tables = Arc::new(Tables::of(&self.shared));
+            self.register_tables(&tables)?;
+            *self.tables.write().unwrap_or_else(PoisonError::into_inner) = tables;
+        }
+        Ok(self.current_tables())
     }
 
     /// Messages that queries have read so far.
@@ -465,7 +479,7 @@ impl Database {
     /// # Errors
     /// As [`Database::query`].
     pub fn describe(&self, sql: &str, parameters: &[ScalarValue]) -> Result<Described, SqlError> {
-        let statement = rewrite::parse(sql, self.shared.range(), &self.columns)?;
+        let statement = self.parsed(sql)?;
         let described = runtime(&self.shared.options)?.block_on(async {
             let plan = self.plan(statement, &[]).await?;
             let wanted = parameters_of(&plan)?;
@@ -486,6 +500,11 @@ impl Database {
         described.map_err(|error| self.failed(&error, sql))
     }
 
+    fn parsed(&self, sql: &str) -> Result<Statement, SqlError> {
+        let tables = self.followed().map_err(|error| self.failed(&error, sql))?;
+        rewrite::parse(sql, self.shared.range(), &tables)
+    }
+
     /// A statement as a read-only plan.
     async fn plan(
         &self,
@@ -502,7 +521,7 @@ impl Database {
     }
 
     fn start(&self, sql: &str, parameters: &[ScalarValue]) -> Result<Running, SqlError> {
-        let statement = rewrite::parse(sql, self.shared.range(), &self.columns)?;
+        let statement = self.parsed(sql)?;
         let runtime = runtime(&self.shared.options)?;
         let stream = runtime.block_on(async {
             let plan = self.plan(statement, parameters).await?;
@@ -562,60 +581,42 @@ impl Database {
         (count, self.shared.undecoded_topics())
     }
 
-    /// The names of the recordings that queries have read so far.
-    pub fn recordings_used(&self) -> BTreeSet<&str> {
+    /// How many recordings queries have asked for so far, and those that were named: of a catalogue, nothing else is loaded.
+    pub fn recordings_loaded(&self) -> usize {
+        self.shared.known_recordings().len()
+    }
+
+    /// The recordings that queries have read so far, and the problems found in each.
+    pub fn recordings_used(&self) -> BTreeMap<String, Vec<Problem>> {
         let used = (self.shared.used.lock()).unwrap_or_else(PoisonError::into_inner);
-        let name = |place: &usize| self.shared.recordings[*place].name.as_str();
-        used.iter().map(name).collect()
+        let one = |place: &usize| {
+            let opened = self.shared.opened(*place);
+            (opened.name.clone(), opened.described().problems.clone())
+        };
+        used.iter().map(one).collect()
     }
 
     /// The recordings that the last queries over them have left out, because they are not what their catalogue describes, and why.
     pub fn left_out(&self) -> BTreeMap<String, String> {
         let left_out = (self.shared.left_out.lock()).unwrap_or_else(PoisonError::into_inner);
-        let name = |place: &usize| self.shared.recordings[*place].name.clone();
+        let name = |place: &usize| self.shared.opened(*place).name.clone();
         left_out
             .iter()
             .map(|(place, why)| (name(place), why.clone()))
             .collect()
     }
 
-    async fn register(&mut self) -> Result<(), DataFusionError> {
-        let tables = MemorySchemaProvider::new();
-        let mut told = Vec::new();
-        let mut topics = BTreeSet::new();
-        for opened in &self.shared.recordings {
-            let summary = opened.recording.summary();
-            topics.extend(summary.topics().into_iter().map(str::to_owned));
-        }
-        let own = catalogue::NAMES.map(str::to_owned);
-        let mut aliases: BTreeMap<String, Vec<&String>> = BTreeMap::new();
-        for topic in &topics {
-            aliases.entry(alias_of(topic)).or_default().push(topic);
-        }
-        for topic in &topics {
-            let table = TopicTable::new(&self.shared, topic, &mut |text| told.push(text));
-            let table = Arc::new(table);
-            tables.register_table(topic.clone(), Arc::clone(&table) as _)?;
-            let alias = alias_of(topic);
-            let is_unique = aliases[&alias].len() == 1;
-            if is_unique && alias != *topic && !topics.contains(&alias) && !own.contains(&alias) {
-                tables.register_table(alias, table)?;
-            }
-        }
-        catalogue::register(&tables, &self.shared, told)?;
-        meanings::register(&tables, &self.shared)?;
-        self.tables = tables.table_names();
-        self.tables.sort();
-        for name in &self.tables {
-            let table = tables.table(name).await?;
-            self.columns
-                .extend(table.map(|table| (name.clone(), table.schema())));
-        }
+    fn register_tables(&self, tables: &Arc<Tables>) -> Result<(), DataFusionError> {
         let catalog = self
             .context
             .catalog("asof")
             .ok_or_else(|| DataFusionError::Internal("there is no catalogue".to_owned()))?;
-        catalog.register_schema("public", Arc::new(tables))?;
+        catalog.register_schema("public", Arc::clone(tables) as _)?;
+        Ok(())
+    }
+
+    fn register(&self) -> Result<(), DataFusionError> {
+        self.register_tables(&self.current_tables())?;
         self.context.register_udf(match_function());
         transforms::register(&self.context, &self.shared);
         known::register(&self.context, &self.shared);
@@ -634,7 +635,8 @@ impl Database {
             return SqlError::NotReading(what.to_owned());
         }
         let mut fields = BTreeSet::new();
-        for schema in self.columns.values() {
+        let tables = self.current_tables();
+        for schema in tables.known_columns() {
             nested_names(schema.fields(), &mut fields);
         }
         let state = self.context.state();
@@ -645,7 +647,7 @@ impl Database {
             .chain(state.table_functions().keys())
             .collect();
         let known = KnownNames {
-            tables: self.tables.clone(),
+            tables: tables.names(),
             fields: fields.into_iter().collect(),
             functions: functions.into_iter().cloned().collect(),
         };
@@ -749,7 +751,7 @@ fn context(shared: &Shared) -> Result<SessionContext, DataFusionError> {
         .with_runtime_env(runtime)
         .with_default_features()
         .with_analyzer_rule(Arc::new(AsofRule));
-    if shared.recordings.len() > 1 {
+    if shared.has_many() {
         state = state.with_analyzer_rule(Arc::new(RecordingOfRow));
     }
     let state = state
@@ -763,7 +765,7 @@ fn context(shared: &Shared) -> Result<SessionContext, DataFusionError> {
 impl std::fmt::Debug for Database {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Database")
-            .field("tables", &self.tables.len())
+            .field("tables", &self.tables().len())
             .finish_non_exhaustive()
     }
 }

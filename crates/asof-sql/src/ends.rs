@@ -30,7 +30,7 @@ impl Shared {
     }
 
     fn look_at_ends(&self, recording: usize, topic: &str) -> Option<TimeRange> {
-        let recording = &self.recordings[recording].recording;
+        let recording = &self.opened(recording).recording;
         let summary = recording.summary();
         // A damaged recording may have messages before or between the known ones.
         if !summary.problems.is_empty() {

@@ -103,7 +103,11 @@ impl AsofScan {
             time_of(&fused.left, left_time).filter(|_| is_of_left)?,
             time_of(&right.shape, right_time)?,
         );
-        if right.fetch().is_some() || !right.wanted.takes_all_recordings() {
+        let is_wanted = |slice: &Slice| {
+            let name = &fused.shared.opened(slice.recording).name;
+            right.wanted.has_recording(name)
+        };
+        if right.fetch().is_some() || !fused.slices.iter().all(is_wanted) {
             return None;
         }
         let is_by_log_time = times == (LOG_TIME, LOG_TIME);
@@ -263,7 +267,8 @@ impl Pass {
 
     fn run(mut self, send: &mut dyn FnMut(RecordBatch) -> bool) -> Result<()> {
         let shared = Arc::clone(&self.plan.shared);
-        let recording = &*shared.recordings[self.slice.recording].recording;
+        let opened = shared.opened(self.slice.recording);
+        let recording = &*opened.recording;
         for right in &mut self.rights {
             right.begin(recording, self.slice.range.start)?;
         }

@@ -15,6 +15,8 @@ use datafusion::logical_expr::Expr;
 use crate::assemble::{Assembler, Shape, external};
 use crate::catalogue::table;
 use crate::database::Shared;
+use crate::pushdown::Wanted;
+use crate::recordings::Chosen;
 use crate::topic::{LOG_TIME, PUBLISH_TIME, RECORDING, TopicTable};
 
 /// The function that `"/odom" FOR SYSTEM_TIME AS OF '…'` becomes.
@@ -38,10 +40,11 @@ impl TableFunctionImpl for At {
         let at = time_of(at, &self.0)?;
         let (mut names, mut topics, mut types, mut data) = (vec![], vec![], vec![], vec![]);
         let (mut logged, mut published, mut ages) = (vec![], vec![], vec![]);
-        for (place, opened) in self.0.recordings.iter().enumerate() {
-            if !self.0.uses(place) {
+        for one in self.0.select(None, &Wanted::default(), &[], None)? {
+            if !self.0.uses(one.place) {
                 continue;
             }
+            let opened = self.0.opened(one.place);
             let known = opened
                 .recording
                 .latest_at(&Topics::All, at)
@@ -97,13 +100,10 @@ impl TableFunctionImpl for AsOf {
         };
         let name = self.0.topic_of(&name)?;
         let at = time_of(at, &self.0)?;
-        let topic = TopicTable::new(&self.0, &name, &mut |_| {});
+        let topic = TopicTable::new(&self.0, &name, &mut |_| {})?;
         let mut newest: Option<(Stamp, RecordBatch)> = None;
-        for &place in &topic.recordings {
-            if !self.0.uses(place) {
-                continue;
-            }
-            let opened = &self.0.recordings[place];
+        for Chosen { place, .. } in topic.chosen(&Wanted::default(), &[], None)? {
+            let opened = self.0.opened(place);
             let topics = Topics::named([&name]);
             let known = opened.recording.latest_at(&topics, at).map_err(external)?;
             let Some(message) = known.get(0) else {

@@ -3,7 +3,7 @@
 //!
 //! A filter on these, and on the name of the recording, is answered before any recording is opened.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
@@ -16,6 +16,7 @@ use datafusion::common::{Column, DFSchema, Result};
 use datafusion::logical_expr::Expr;
 
 use crate::database::Shared;
+use crate::recordings::{Chosen, Opened};
 use crate::topic::RECORDING;
 
 /// The labels of a recording.
@@ -29,9 +30,9 @@ pub struct RecordingLabels {
     pub tags: BTreeMap<String, String>,
 }
 
-const ROBOT: &str = "robot";
-const SITE: &str = "site";
-const TAGS: &str = "tags";
+pub(crate) const ROBOT: &str = "robot";
+pub(crate) const SITE: &str = "site";
+pub(crate) const TAGS: &str = "tags";
 
 impl RecordingLabels {
     /// A label as a column of this many rows; `None` where there is no label of that name.
@@ -103,7 +104,7 @@ pub(crate) fn is_label(name: &str) -> bool {
 /// The columns for a table that has these already: none where no recording has labels. A field of the messages
 /// keeps its name.
 pub(crate) fn fields_beside(shared: &Shared, is_taken: impl Fn(&str) -> bool) -> Vec<Field> {
-    if shared.options.labels.is_empty() {
+    if !shared.has_labels() {
         return Vec::new();
     }
     let all = fields().into_iter();
@@ -145,17 +146,19 @@ pub(crate) fn is_about_recordings(filter: &Expr, labels: &[String]) -> bool {
 impl Shared {
     /// A label of a recording as a column; `None` where it has none.
     pub fn label(&self, recording: usize, name: &str, rows: usize) -> Option<ArrayRef> {
-        let opened = self.recordings.get(recording)?;
-        self.options.labels.get(&opened.name)?.column(name, rows)
+        self.opened(recording).labels.as_ref()?.column(name, rows)
     }
 
-    /// The labels of all recordings.
-    fn labelled(&self) -> Result<RecordBatch> {
+    /// The labels of recordings.
+    fn labelled(&self, chosen: &[Chosen]) -> Result<RecordBatch> {
         let nothing = RecordingLabels::default();
-        let said = |name: &str| self.options.labels.get(name).unwrap_or(&nothing);
-        let all: Vec<&RecordingLabels> =
-            self.recordings.iter().map(|one| said(&one.name)).collect();
-        let names = self.recordings.iter().map(|one| Some(one.name.as_str()));
+        let opened = chosen.iter().map(|one| self.opened(one.place));
+        let opened: Vec<Arc<Opened>> = opened.collect();
+        let said = opened
+            .iter()
+            .map(|one| one.labels.as_ref().unwrap_or(&nothing));
+        let all: Vec<&RecordingLabels> = said.collect();
+        let names = opened.iter().map(|one| Some(one.name.as_str()));
         let robots = all.iter().map(|labels| labels.robot.as_deref());
         let sites = all.iter().map(|labels| labels.site.as_deref());
         let columns: Vec<ArrayRef> = vec![
@@ -172,16 +175,14 @@ impl Shared {
         )?)
     }
 
-    /// The recordings that pass all of these filters, which are about recordings; `None` without filters.
-    pub fn recordings_that(
+    /// Which of these recordings pass all filters, which are about recordings.
+    pub fn passing(
         &self,
+        chosen: &[Chosen],
         filters: &[&Expr],
         session: &dyn Session,
-    ) -> Result<Option<BTreeSet<String>>> {
-        if filters.is_empty() {
-            return Ok(None);
-        }
-        let labelled = self.labelled()?;
+    ) -> Result<Vec<bool>> {
+        let labelled = self.labelled(chosen)?;
         let schema = DFSchema::try_from(labelled.schema().as_ref().clone())?;
         let mut passing = vec![true; labelled.num_rows()];
         for filter in filters {
@@ -200,8 +201,6 @@ impl Shared {
                 *passes &= found.is_valid(row) && found.value(row);
             }
         }
-        let names = self.recordings.iter().zip(passing);
-        let names = names.filter(|(_, passes)| *passes);
-        Ok(Some(names.map(|(one, _)| one.name.clone()).collect()))
+        Ok(passing)
     }
 }

@@ -85,7 +85,7 @@ impl Shared {
 
     fn set_lag(&self, recording: usize, topic: &str, lag: Lag) {
         // A growing recording may bring other stamps.
-        if !self.recordings[recording].recording.growth().is_growing() {
+        if !self.opened(recording).recording.growth().is_growing() {
             let mut known = self.lags.0.lock().unwrap_or_else(PoisonError::into_inner);
             known.insert((recording, topic.to_owned()), lag);
         }

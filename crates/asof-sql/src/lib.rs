@@ -47,6 +47,8 @@ mod database;
 mod distributed;
 mod ends;
 mod error;
+mod fleet;
+mod fleet_tables;
 #[cfg(feature = "flight")]
 mod flight;
 mod fused;
@@ -62,9 +64,11 @@ mod order;
 mod planning;
 mod points;
 mod pushdown;
+mod recordings;
 mod rewrite;
 mod right;
 mod scan;
+mod tables;
 mod times;
 mod topic;
 mod transforms;
@@ -81,6 +85,7 @@ pub use distributed::{
     Cluster, ClusterRows, ClusterStats, PlanCodec, RecordingAddress, RecordingOpener,
 };
 pub use error::{SqlError, TextPlace};
+pub use fleet::FleetPlace;
 #[cfg(feature = "flight")]
 pub use flight::{FlightOptions, FlightServer};
 pub use labels::RecordingLabels;

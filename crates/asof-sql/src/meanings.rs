@@ -1,7 +1,5 @@
 //! Tables of meanings: a row for each transform, each line of a log, each diagnostic status.
 
-use std::collections::BTreeMap;
-#[cfg(feature = "distributed")]
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +12,7 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
-use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
+use datafusion::catalog::TableProvider;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown};
 
@@ -25,6 +23,7 @@ use crate::database::Shared;
 use crate::distributed::ViewKind;
 use crate::labels;
 use crate::pushdown::Wanted;
+use crate::recordings::Chosen;
 #[cfg(feature = "distributed")]
 use crate::topic::Slice;
 use crate::topic::{LOG_TIME, RECORDING};
@@ -59,48 +58,65 @@ const MEANINGS: [Meaning; 3] = [
 ];
 
 /// The tables of the meanings that the recordings have messages for.
-pub(crate) fn register(tables: &MemorySchemaProvider, shared: &Arc<Shared>) -> Result<()> {
-    for meaning in &MEANINGS {
-        let Some(table) = meaning.table_of(shared) else {
-            continue;
-        };
-        // The topic /diagnostics keeps its own name in quotes.
-        if tables.table_exist(meaning.table) {
-            tables.deregister_table(meaning.table)?;
-        }
-        tables.register_table(meaning.table.to_owned(), Arc::new(ViewTable(table)))?;
+pub(crate) fn tables_of(shared: &Shared) -> impl Iterator<Item = &'static str> {
+    let mut types: BTreeSet<String> = BTreeSet::new();
+    for topics in shared.named_topics().values() {
+        types.extend(topics.iter().map(|one| one.channel.type_name().to_owned()));
     }
-    Ok(())
+    for fleet in &shared.fleets {
+        types.extend(
+            fleet
+                .contents()
+                .kinds
+                .iter()
+                .map(|kind| kind.type_name.clone()),
+        );
+    }
+    let is_there = move |meaning: &&Meaning| types.iter().any(|name| meaning.is_of(name));
+    MEANINGS
+        .iter()
+        .filter(is_there)
+        .map(|meaning| meaning.table)
+}
+
+/// The table of a meaning; `None` where no message has it.
+pub(crate) fn table_of(name: &str, shared: &Arc<Shared>) -> Result<Option<Arc<dyn TableProvider>>> {
+    let meaning = MEANINGS.iter().find(|meaning| meaning.table == name);
+    let table = meaning
+        .map(|meaning| meaning.table_of(shared))
+        .transpose()?;
+    Ok(table.flatten().map(|table| Arc::new(ViewTable(table)) as _))
 }
 
 impl Meaning {
-    fn is_of(&self, channel: &Channel) -> bool {
-        let archetype = Archetype::of(channel.type_name());
+    fn is_of(&self, type_name: &str) -> bool {
+        let archetype = Archetype::of(type_name);
         archetype.is_some_and(|archetype| archetype.name == self.archetype)
     }
 
-    fn table_of(&self, shared: &Arc<Shared>) -> Option<MeaningTable> {
+    fn table_of(&self, shared: &Arc<Shared>) -> Result<Option<MeaningTable>> {
         let mut fields: Option<Fields> = None;
-        let mut topics: BTreeMap<usize, Vec<String>> = BTreeMap::new();
-        for (place, opened) in shared.recordings.iter().enumerate() {
-            for entry in &opened.recording.summary().channels {
-                if !self.is_of(&entry.channel) {
+        let mut topics: BTreeSet<String> = BTreeSet::new();
+        for topic in shared.topics() {
+            for (channel, _) in shared.channels_of(&topic)? {
+                if !self.is_of(channel.type_name()) {
                     continue;
                 }
-                let Some(own) = self.columns(&entry.channel) else {
+                let columns = || self.columns(&channel);
+                let Some(own) = shared.columns_of(self.archetype, &channel, columns) else {
                     continue;
                 };
-                let known = topics.entry(place).or_default();
-                if !known.contains(&entry.channel.topic) {
-                    known.push(entry.channel.topic.clone());
-                }
+                topics.insert(topic.clone());
                 fields = Some(match fields {
                     None => own,
+                    Some(known) if known == own => known,
                     Some(known) => united_fields(&known, &own, "", &mut |_| {}),
                 });
             }
         }
-        let fields = fields?;
+        let Some(fields) = fields else {
+            return Ok(None);
+        };
         let mut all: Vec<FieldRef> = vec![
             Arc::new(Field::new(RECORDING, DataType::Utf8, false)),
             Arc::new(Field::new(TOPIC, DataType::Utf8, false)),
@@ -112,13 +128,13 @@ impl Meaning {
         let names = labels.iter().map(|label| label.name().clone()).collect();
         all.extend(labels.into_iter().map(Arc::new));
         let schema: SchemaRef = Arc::new(Schema::new(all));
-        Some(MeaningTable {
+        Ok(Some(MeaningTable {
             schema,
             shared: Arc::clone(shared),
             topics,
             each: self.each,
             labels: names,
-        })
+        }))
     }
 
     /// The columns of a channel's messages, seen as their meaning.
@@ -137,8 +153,8 @@ impl Meaning {
 struct MeaningTable {
     schema: SchemaRef,
     shared: Arc<Shared>,
-    /// The topics that have it, by the indexes of their recordings.
-    topics: BTreeMap<usize, Vec<String>>,
+    /// The topics that have it.
+    topics: BTreeSet<String>,
     each: Option<&'static str>,
     labels: Vec<String>,
 }
@@ -169,37 +185,36 @@ impl View for MeaningTable {
         filters.iter().flat_map(support).collect()
     }
 
-    fn parts(&self, wanted: &Wanted, filters: &[Expr]) -> Vec<MeaningPart> {
+    fn topics<'a>(&'a self, filters: &'a [Expr]) -> Option<Vec<&'a str>> {
         let chosen: Vec<&str> = filters.iter().filter_map(topic_of).collect();
-        let is_chosen = |topic: &&String| chosen.iter().all(|chosen| topic == chosen);
-        let mut parts = Vec::new();
-        for (&recording, topics) in &self.topics {
-            let topics: Vec<String> = topics.iter().filter(is_chosen).cloned().collect();
-            let name = &self.shared.recordings[recording].name;
-            if topics.is_empty() || !wanted.has_recording(name) || !self.shared.uses(recording) {
-                continue;
-            }
-            parts.push(MeaningPart {
-                schema: Arc::clone(&self.schema),
-                shared: Arc::clone(&self.shared),
-                recording,
-                topics,
-                range: wanted.range,
-                each: self.each,
-            });
-        }
-        parts
+        let is_chosen = |topic: &&str| chosen.iter().all(|chosen| topic == chosen);
+        Some(
+            self.topics
+                .iter()
+                .map(String::as_str)
+                .filter(is_chosen)
+                .collect(),
+        )
+    }
+
+    fn parts(&self, chosen: Vec<Chosen>, wanted: &Wanted) -> Vec<MeaningPart> {
+        let part = |one: Chosen| MeaningPart {
+            schema: Arc::clone(&self.schema),
+            shared: Arc::clone(&self.shared),
+            recording: one.place,
+            topics: one.topics,
+            range: wanted.range,
+            each: self.each,
+        };
+        chosen.into_iter().map(part).collect()
     }
 
     #[cfg(feature = "distributed")]
     fn described(&self, filters: &[Expr]) -> ViewKind {
-        let chosen: Vec<&str> = filters.iter().filter_map(topic_of).collect();
-        let is_chosen = |topic: &&String| chosen.iter().all(|chosen| topic == chosen);
-        let topics = self.topics.values().flatten().filter(is_chosen);
-        let topics: BTreeSet<String> = topics.cloned().collect();
+        let topics = self.topics(filters).unwrap_or_default().into_iter();
         ViewKind::Meaning {
             schema: Arc::clone(&self.schema),
-            topics: topics.into_iter().collect(),
+            topics: topics.map(str::to_owned).collect(),
             each: self.each,
         }
     }
@@ -242,7 +257,7 @@ pub(crate) struct MeaningPart {
 
 impl Part for MeaningPart {
     fn run(&self, send: &mut dyn FnMut(RecordBatch) -> bool) -> Result<()> {
-        let opened = &self.shared.recordings[self.recording];
+        let opened = self.shared.opened(self.recording);
         let options = TableOptions {
             layers: Layers::standard().only("semantic"),
             shares_buffers: false,

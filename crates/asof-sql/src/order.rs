@@ -1,6 +1,6 @@
 //! Whether the stamps of a topic are in the order in which its messages were logged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use asof_core::Query;
@@ -16,19 +16,37 @@ use crate::topic::STAMP;
 /// assumed until a join finds otherwise: scanning would take as long as the query.
 const MAX_SURVEYED_BYTES: u64 = 32 << 20;
 
-/// The known order of stamps, by recording and topic.
+/// The known order of stamps.
 #[derive(Debug, Default)]
-pub(crate) struct StampOrder(Mutex<BTreeMap<(usize, String), bool>>);
+pub(crate) struct StampOrder {
+    /// By recording and topic.
+    known: Mutex<BTreeMap<(usize, String), bool>>,
+    /// The topics that are in no order in some recording.
+    disordered: Mutex<BTreeSet<String>>,
+}
 
 impl StampOrder {
     fn known(&self, key: &(usize, String)) -> Option<bool> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let disordered = self
+            .disordered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if disordered.contains(&key.1) {
+            return Some(false);
+        }
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(key).copied()
     }
 
     fn set(&self, key: (usize, String), is_in_order: bool) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(key, is_in_order);
+    }
+
+    fn set_all(&self, topic: &str) {
+        let disordered = self.disordered.lock();
+        let mut disordered = disordered.unwrap_or_else(PoisonError::into_inner);
+        disordered.insert(topic.to_owned());
     }
 }
 
@@ -44,7 +62,7 @@ impl Shared {
         if self.is_distributed {
             return true;
         }
-        let size = self.recordings[recording].recording.summary().size;
+        let size = self.opened(recording).described().size;
         if size > MAX_SURVEYED_BYTES {
             return true;
         }
@@ -56,9 +74,7 @@ impl Shared {
 
     /// From here on, joins by the stamps of this topic sort.
     pub fn tell_stamps_go_back(&self, topic: &str) {
-        for recording in 0..self.recordings.len() {
-            self.stamp_order.set((recording, topic.to_owned()), false);
-        }
+        self.stamp_order.set_all(topic);
     }
 }
 
@@ -67,7 +83,7 @@ fn look_through(shared: &Arc<Shared>, recording: usize, topic: &str) -> Result<b
     let schema = Schema::new(vec![Field::new(STAMP, time, true)]);
     let shape = Shape::new(topic, Arc::new(schema));
     let mut assembler = Assembler::new(shared, recording, &shape);
-    let source = &shared.recordings[recording].recording;
+    let source = &shared.opened(recording).recording;
     let mut newest = i64::MIN;
     let mut rows = Vec::new();
     for batch in source.read(&Query::topics([topic])).map_err(external)? {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::Session;
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::context::QueryPlanner;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
@@ -69,11 +69,16 @@ impl OptimizerRule for AsofFilterRule {
         let (pushed, kept): (Vec<Expr>, Vec<Expr>) = parts
             .into_iter()
             .partition(|part| is_of(part, join.left.schema()) && is_taken(part));
+        let on_right = conjunction(pushed.iter().filter_map(|part| mirrored(part, join)));
         let Some(pushed) = conjunction(pushed) else {
             return Ok(Transformed::no(plan));
         };
         let left = Filter::try_new(pushed, Arc::new(join.left.clone()))?;
-        let inputs = vec![LogicalPlan::Filter(left), join.right.clone()];
+        let right = match on_right {
+            Some(same) => LogicalPlan::Filter(Filter::try_new(same, Arc::new(join.right.clone()))?),
+            None => join.right.clone(),
+        };
+        let inputs = vec![LogicalPlan::Filter(left), right];
         let exprs = UserDefinedLogicalNodeCore::expressions(join);
         let node = UserDefinedLogicalNodeCore::with_exprs_and_inputs(join, exprs, inputs)?;
         let node: Arc<dyn UserDefinedLogicalNode> = Arc::new(node);
@@ -92,6 +97,55 @@ impl OptimizerRule for AsofFilterRule {
 /// Whether a topic handles a filter completely, so that nothing is between it and a join.
 fn is_taken(filter: &Expr) -> bool {
     Wanted::default().narrow(filter) || labels::is_about_recordings(filter, &labels::names())
+}
+
+/// A filter on the recordings of the left side, for the right: rows match only within a recording.
+fn mirrored(filter: &Expr, join: &AsofJoin) -> Option<Expr> {
+    let is_recording =
+        |expr: &Expr| matches!(expr, Expr::Column(column) if column.name == RECORDING);
+    let mut keys = join.on.iter();
+    let (one, other) = keys.find(|(one, other)| is_recording(one) && is_recording(other))?;
+    let (Expr::Column(own), Expr::Column(key)) = (one, other) else {
+        return None;
+    };
+    let columns = filter.column_refs();
+    let is_by_name = columns.iter().all(|column| column.name == RECORDING);
+    let has_labels = is_by_name || is_topic(&join.left) && is_topic(&join.right);
+    if !has_labels
+        || !labels::is_about_recordings(filter, &labels::names())
+        || columns.iter().any(|column| column.relation != own.relation)
+    {
+        return None;
+    }
+    let moved = filter.clone().transform(|expr| {
+        Ok(match expr {
+            Expr::Column(column) => {
+                let moved = datafusion::common::Column::new(key.relation.clone(), column.name);
+                Transformed::yes(Expr::Column(moved))
+            }
+            other => Transformed::no(other),
+        })
+    });
+    let moved = moved.ok()?.data;
+    is_of(&moved, join.right.schema()).then_some(moved)
+}
+
+/// Whether the columns of a plan are those of a table, or of one joined with others.
+fn is_topic(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::TableScan(_) => true,
+        LogicalPlan::SubqueryAlias(alias) => is_topic(&alias.input),
+        LogicalPlan::Filter(filter) => is_topic(&filter.input),
+        LogicalPlan::Projection(projection) => {
+            let mut exprs = projection.expr.iter();
+            exprs.all(|expr| matches!(expr, Expr::Column(_))) && is_topic(&projection.input)
+        }
+        LogicalPlan::Extension(Extension { node }) => {
+            let join = node.as_any().downcast_ref::<AsofJoin>();
+            join.is_some_and(|join| is_topic(&join.left))
+        }
+        _ => false,
+    }
 }
 
 /// Plans queries with as-of joins.

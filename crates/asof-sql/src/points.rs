@@ -25,6 +25,7 @@ use crate::database::Shared;
 use crate::distributed::ViewKind;
 use crate::labels;
 use crate::pushdown::Wanted;
+use crate::recordings::Chosen;
 use crate::topic::{LOG_TIME, RECORDING, STAMP, Slice, TopicTable};
 use crate::view::{Part, View, ViewTable};
 
@@ -62,7 +63,7 @@ impl TableFunctionImpl for Points {
             Some(_) => return plan_err!("{FORM}"),
         };
         let topic = self.0.topic_of(name)?;
-        let topic = TopicTable::new(&self.0, &topic, &mut |_| {});
+        let topic = TopicTable::new(&self.0, &topic, &mut |_| {})?;
         let columns = columns_of(&topic)?;
         let is_taken = |name: &str| columns.iter().any(|column| column.name == name);
         let labels = labels::fields_beside(&self.0, is_taken);
@@ -91,8 +92,8 @@ struct PointColumn {
 fn columns_of(topic: &TopicTable) -> Result<Vec<PointColumn>> {
     let mut columns: Vec<PointColumn> = Vec::new();
     let (mut why, mut has_scans) = (None, false);
-    for &place in &topic.recordings {
-        let recording = &topic.shared.recordings[place].recording;
+    for chosen in topic.chosen(&Wanted::default(), &[], None)? {
+        let recording = &topic.shared.opened(chosen.place).recording;
         let is_scans = has_only_scans(&**recording, &topic.topic);
         if is_scans && has_scans {
             // All scans have the same columns: of many recordings, only one is opened for them.
@@ -227,8 +228,12 @@ impl View for PointsTable {
         &self.labels
     }
 
-    fn parts(&self, wanted: &Wanted, _: &[Expr]) -> Vec<PointSlice> {
-        let slices = self.topic.slices(wanted).into_iter();
+    fn topics<'a>(&'a self, _: &'a [Expr]) -> Option<Vec<&'a str>> {
+        Some(vec![&self.topic.topic])
+    }
+
+    fn parts(&self, chosen: Vec<Chosen>, wanted: &Wanted) -> Vec<PointSlice> {
+        let slices = self.topic.slices(&chosen, wanted).into_iter();
         let part = |slice| PointSlice {
             schema: Arc::clone(&self.schema),
             columns: Arc::clone(&self.columns),
@@ -293,7 +298,7 @@ impl PointSlice {
 
 impl Part for PointSlice {
     fn run(&self, send: &mut dyn FnMut(RecordBatch) -> bool) -> Result<()> {
-        let recording = &self.shared.recordings[self.slice.recording];
+        let recording = self.shared.opened(self.slice.recording);
         let query = Query::topics([&self.topic]).between(self.slice.range);
         let mut decoders = Decoders::new(Projection::All);
         let mut pending = Pending::new(&self.columns);

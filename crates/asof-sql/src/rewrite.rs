@@ -23,14 +23,15 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect};
 
 use crate::asof::MATCH;
-use crate::calls::{self, Columns};
+use crate::calls;
 use crate::error::{KnownNames, SqlError, TextPlace};
 use crate::known::AS_OF;
+use crate::tables::Tables;
 use crate::times::TIME;
 use crate::topic::{LOG_TIME, PUBLISH_TIME, STAMP};
 
 /// The single statement of a text, rewritten.
-pub(crate) fn parse(sql: &str, range: TimeRange, columns: &Columns) -> Result<Statement, SqlError> {
+pub(crate) fn parse(sql: &str, range: TimeRange, tables: &Tables) -> Result<Statement, SqlError> {
     let parser = DFParserBuilder::new(sql).with_dialect(&AsofDialect).build();
     let statements = parser.and_then(|mut parser| parser.parse_statements());
     let mut statements =
@@ -43,7 +44,7 @@ pub(crate) fn parse(sql: &str, range: TimeRange, columns: &Columns) -> Result<St
     }
     let mut rewriter = Rewriter {
         range,
-        columns,
+        tables,
         parameters: 0,
     };
     let rewritten = match &mut statement {
@@ -104,7 +105,7 @@ impl Dialect for AsofDialect {
 
 struct Rewriter<'a> {
     range: TimeRange,
-    columns: &'a Columns,
+    tables: &'a Tables,
     /// The number of parameters so far that are written as `?`.
     parameters: usize,
 }
@@ -140,7 +141,7 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
-        if let Err(error) = calls::rewrite(factor, self.columns, &AsofDialect) {
+        if let Err(error) = calls::rewrite(factor, self.tables, &AsofDialect) {
             return ControlFlow::Break(error);
         }
         if let TableFactor::NestedJoin {

@@ -31,6 +31,7 @@ use crate::database::Shared;
 use crate::lags::{Lag, LagWatch, stamp_in};
 use crate::leaf::{Partitions, decoded, in_order_of, leaf, show_expressions};
 use crate::pushdown::Wanted;
+use crate::recordings::Chosen;
 use crate::topic::{LOG_TIME, Slice, TopicTable};
 
 /// How many names of recordings a displayed plan shows.
@@ -57,37 +58,32 @@ pub(crate) struct TopicScan {
 impl TopicScan {
     pub fn new(
         table: &TopicTable,
+        chosen: &[Chosen],
         columns: &[usize],
         wanted: &Wanted,
         limit: Option<usize>,
     ) -> Result<Self> {
         let read = Arc::new(table.schema.project(columns)?);
         let shape = Shape::with_labels(&table.topic, read, &table.labels);
-        let mut slices = table.slices(wanted);
+        let mut slices = table.slices(chosen, wanted);
         let partitions = match limit {
             Some(_) => in_time_order(&mut slices, &table.shared),
             None => Partitions::of(slices.len(), table.shared.options.threads),
         };
         // For a part of the time, the count is known only by reading.
         let is_all = wanted.range == TimeRange::ALL && wanted.stamps == TimeRange::ALL;
-        let has_lag = |place: &usize| {
-            let logged = (table.shared).logged_with(*place, &table.topic, wanted.stamps);
+        let has_lag = |one: &Chosen| {
+            let logged = (table.shared).logged_with(one.place, &table.topic, wanted.stamps);
             logged.is_some()
         };
-        let knows_lags = table.recordings.iter().any(has_lag);
+        let knows_lags = chosen.iter().any(has_lag);
         let is_whole = wanted.range == TimeRange::ALL && !knows_lags;
         let watch = || Arc::new(LagWatch::new(&table.shared, &table.topic, &slices));
-        let is_wanted = |place: &usize| {
-            let opened = &table.shared.recordings[*place];
-            wanted.has_recording(&opened.name) && table.shared.uses(*place)
-        };
-        let counted = table.recordings.iter().zip(&table.messages);
-        let counted = counted.filter(|(place, _)| is_wanted(place));
         Ok(TopicScan {
             shared: Arc::clone(&table.shared),
             wanted: wanted.clone(),
             messages: if is_all {
-                counted.map(|(_, messages)| *messages).sum()
+                chosen.iter().map(|one| one.messages).sum()
             } else {
                 None
             },
@@ -183,7 +179,7 @@ impl TopicScan {
 /// Sorts slices by time, recording by recording, to be read one after the other: a limit then has the first rows in time.
 fn in_time_order(slices: &mut [Slice], shared: &Shared) -> Partitions {
     slices.sort_by_cached_key(|slice| {
-        let recording = shared.recordings[slice.recording].range();
+        let recording = shared.opened(slice.recording).range();
         (recording.start, slice.recording, slice.range.start)
     });
     Partitions::in_one(slices.len())
@@ -410,7 +406,7 @@ impl SliceReader {
     /// Sends the rows. Returns their lag, and how many more are wanted; `None` if none are, or some were left out.
     fn run(mut self, send: &mut dyn FnMut(RecordBatch) -> bool) -> Result<Option<(Lag, usize)>> {
         let shared = Arc::clone(&self.shared);
-        let recording = &shared.recordings[self.slice.recording].recording;
+        let recording = &shared.opened(self.slice.recording).recording;
         if self.assembler.needs_log_times_alone() {
             let times = recording.log_times(self.assembler.topic(), self.slice.range);
             if let Some(times) = times.map_err(external)? {

@@ -15,9 +15,10 @@ use crate::database::Shared;
 #[cfg(feature = "distributed")]
 use crate::distributed::ViewKind;
 use crate::pushdown::Wanted;
+use crate::recordings::Chosen;
+use crate::topic::RECORDING;
 #[cfg(feature = "distributed")]
 use crate::topic::Slice;
-use crate::topic::{Opened, RECORDING};
 use crate::view::{Part, View, ViewTable};
 
 /// The function that `resample` joins with.
@@ -93,22 +94,22 @@ impl View for TimesTable {
         &self.shared
     }
 
-    fn parts(&self, wanted: &Wanted, _: &[Expr]) -> Vec<Grid> {
-        let is_wanted = |(_, opened): &(usize, &Opened)| wanted.has_recording(&opened.name);
-        let grid = |(place, opened): (usize, &Opened)| Grid {
-            schema: Arc::clone(&self.schema),
-            recording: opened.name.clone(),
-            place,
-            range: opened.range(),
-            hz: self.hz,
+    fn topics<'a>(&'a self, _: &'a [Expr]) -> Option<Vec<&'a str>> {
+        None
+    }
+
+    fn parts(&self, chosen: Vec<Chosen>, _: &Wanted) -> Vec<Grid> {
+        let grid = |one: Chosen| {
+            let opened = self.shared.opened(one.place);
+            Grid {
+                schema: Arc::clone(&self.schema),
+                recording: opened.name.clone(),
+                place: one.place,
+                range: opened.range(),
+                hz: self.hz,
+            }
         };
-        self.shared
-            .recordings
-            .iter()
-            .enumerate()
-            .filter(is_wanted)
-            .map(grid)
-            .collect()
+        chosen.into_iter().map(grid).collect()
     }
 
     #[cfg(feature = "distributed")]

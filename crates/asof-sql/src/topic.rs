@@ -18,6 +18,7 @@ use crate::adapt::united_fields;
 use crate::database::Shared;
 use crate::labels;
 use crate::pushdown::{Wanted, both};
+use crate::recordings::Chosen;
 use crate::scan::TopicScan;
 
 /// The columns that every topic has, before those of its messages.
@@ -33,71 +34,18 @@ pub(crate) struct TopicTable {
     pub topic: String,
     pub schema: SchemaRef,
     pub shared: Arc<Shared>,
-    /// The recordings that have it, by index.
-    pub recordings: Vec<usize>,
-    /// Messages in each of those, where their indexes are reliable.
-    pub messages: Vec<Option<u64>>,
     /// The columns that are labels of recordings.
     pub labels: Vec<String>,
 }
 
-/// A recording with its name.
-pub(crate) struct Opened {
-    pub name: String,
-    pub recording: Arc<dyn Recording>,
-    /// Its address for other processes, if one reads it.
-    #[cfg(feature = "distributed")]
-    pub address: Option<crate::distributed::RecordingAddress>,
-    /// Its time range, if known without opening it.
-    #[cfg(feature = "distributed")]
-    pub known_range: Option<TimeRange>,
-}
-
-impl Opened {
-    pub fn new(name: String, recording: Arc<dyn Recording>) -> Self {
-        Opened {
-            name,
-            recording,
-            #[cfg(feature = "distributed")]
-            address: None,
-            #[cfg(feature = "distributed")]
-            known_range: None,
-        }
-    }
-
-    /// Its time range.
-    pub fn range(&self) -> TimeRange {
-        #[cfg(feature = "distributed")]
-        if let Some(range) = self.known_range {
-            return range;
-        }
-        self.recording.summary().range
-    }
-}
-
 impl TopicTable {
-    /// The table of a topic, with the columns of all its channels; conflicts are reported to `tell`.
-    pub fn new(shared: &Arc<Shared>, topic: &str, tell: &mut dyn FnMut(String)) -> Self {
+    /// The table of a topic, with the columns of all its kinds of channels; conflicts are reported to `tell`.
+    pub fn new(shared: &Arc<Shared>, topic: &str, tell: &mut dyn FnMut(String)) -> Result<Self> {
         let mut fields: Option<Fields> = None;
-        let (mut recordings, mut messages) = (Vec::new(), Vec::new());
         let mut types: Vec<String> = Vec::new();
-        for (place, opened) in shared.recordings.iter().enumerate() {
-            let summary = opened.recording.summary();
-            let channels = summary.channels.iter();
-            let own: Vec<_> = channels
-                .filter(|entry| entry.channel.topic == topic)
-                .collect();
-            if own.is_empty() {
-                continue;
-            }
-            recordings.push(place);
-            let is_sure = summary.problems.is_empty();
-            let count = own.iter().map(|entry| entry.messages).sum::<Option<u64>>();
-            messages.push(count.filter(|_| is_sure));
-            for entry in own {
-                let columns = message_columns(&entry.channel, &*opened.recording);
-                let Some(columns) = columns else { continue };
-                let name = entry.channel.type_name().to_owned();
+        for (channel, place) in shared.channels_of(topic)? {
+            for columns in columns_of(shared, &channel, place)? {
+                let name = channel.type_name().to_owned();
                 if !types.contains(&name) {
                     types.push(name);
                 }
@@ -124,17 +72,15 @@ impl TopicTable {
         let fields = fields.unwrap_or_default();
         let is_taken = |name: &str| fields.iter().any(|field| field.name() == name);
         let labels = labels::fields_beside(shared, is_taken);
-        TopicTable {
+        Ok(TopicTable {
             topic: topic.to_owned(),
             schema: schema_of(&fields, &labels),
             shared: Arc::clone(shared),
-            recordings,
-            messages,
             labels: labels
                 .into_iter()
                 .map(|label| label.name().clone())
                 .collect(),
-        }
+        })
     }
 }
 
@@ -194,25 +140,51 @@ pub(crate) fn decoder(
     layers.assign(channel, projection, &[sample]).1
 }
 
-/// The columns of a channel's messages; without a schema, those of its first message.
-fn message_columns(channel: &Arc<Channel>, recording: &dyn Recording) -> Option<Fields> {
-    let sample = match &channel.schema {
-        Some(schema) if !schema.data.is_empty() => None,
-        _ => first_payload(channel, recording),
+/// Of so many recordings of a catalogue the first message is looked at, where a topic has no schema.
+const MOST_SAMPLES: usize = 16;
+
+/// The columns of a channel's messages; without a schema, those of the first messages of its recordings.
+fn columns_of(
+    shared: &Shared,
+    channel: &Arc<Channel>,
+    place: Option<usize>,
+) -> Result<Vec<Fields>> {
+    let columns = |sample: &[u8]| {
+        let table = decoder(channel, &Projection::All, sample)?;
+        Some(table.schema().fields().clone())
     };
-    let table = decoder(
-        channel,
-        &Projection::All,
-        sample.as_deref().unwrap_or_default(),
-    )?;
-    Some(table.schema().fields().clone())
+    let has_schema = (channel.schema.as_ref()).is_some_and(|schema| !schema.data.is_empty());
+    if has_schema {
+        let columns = shared.columns_of("", channel, || columns(&[]));
+        return Ok(columns.into_iter().collect());
+    }
+    let places = match place {
+        Some(place) => vec![place],
+        None => {
+            let topics = [channel.topic.as_str()];
+            let all = shared.select(Some(&topics), &Wanted::default(), &[], None)?;
+            let all = all.iter().map(|one| one.place);
+            let all: Vec<usize> = all.filter(|place| shared.uses(*place)).collect();
+            let step = all.len().div_ceil(MOST_SAMPLES).max(1);
+            all.into_iter().step_by(step).collect()
+        }
+    };
+    let found = places.into_iter().filter_map(|place| {
+        let sample = first_payload(channel, &*shared.opened(place).recording);
+        columns(&sample.unwrap_or_default())
+    });
+    Ok(found.collect())
 }
 
 fn first_payload(channel: &Arc<Channel>, recording: &dyn Recording) -> Option<Vec<u8>> {
     let query = Query::topics([&channel.topic]);
+    // A catalogue has channels of its own.
+    let is_own = |other: &Arc<Channel>| {
+        Arc::ptr_eq(other, channel) || other.message_encoding == channel.message_encoding
+    };
     for batch in recording.read(&query).ok()? {
         let batch = batch.ok()?;
-        let mut own = batch.iter().filter(|one| Arc::ptr_eq(one.channel, channel));
+        let mut own = batch.iter().filter(|one| is_own(one.channel));
         if let Some(first) = own.next() {
             return Some(first.payload.to_vec());
         }
@@ -252,28 +224,40 @@ impl TableProvider for TopicTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let mut wanted = Wanted::of(filters).with_stamps(filters);
         let about = labels::about_recordings(filters, &self.labels);
-        // Equalities with names were accepted by themselves, and are here once more.
-        if let Some(names) = self.shared.recordings_that(&about, session)? {
-            wanted.recordings = Some(names);
+        let chosen = self.chosen(&wanted, &about, Some(session))?;
+        if !about.is_empty() && wanted.takes_all_recordings() {
+            // A join in one pass must not add others.
+            let name = |one: &Chosen| self.shared.opened(one.place).name.clone();
+            wanted.recordings = Some(chosen.iter().map(name).collect());
         }
         let all = || (0..self.schema.fields().len()).collect();
         let columns = projection.cloned().unwrap_or_else(all);
-        Ok(Arc::new(TopicScan::new(self, &columns, &wanted, limit)?))
+        let scan = TopicScan::new(self, &chosen, &columns, &wanted, limit)?;
+        Ok(Arc::new(scan))
     }
 }
 
 impl TopicTable {
-    /// The slices of time that are read in parallel: of each recording as many as there are threads.
-    pub fn slices(&self, wanted: &Wanted) -> Vec<Slice> {
+    /// The recordings with wanted rows that can be read.
+    pub fn chosen(
+        &self,
+        wanted: &Wanted,
+        about: &[&Expr],
+        session: Option<&dyn Session>,
+    ) -> Result<Vec<Chosen>> {
+        let topics = [self.topic.as_str()];
+        let mut chosen = self.shared.select(Some(&topics), wanted, about, session)?;
+        chosen.retain(|one| self.shared.uses(one.place));
+        Ok(chosen)
+    }
+
+    /// The slices of time of these recordings that are read in parallel: of each as many as there are threads.
+    pub fn slices(&self, chosen: &[Chosen], wanted: &Wanted) -> Vec<Slice> {
         let mut slices = Vec::new();
         let threads = self.shared.options.threads.max(1);
-        let each = threads.div_ceil(self.recordings.len().max(1)).max(1);
-        for &place in &self.recordings {
-            let opened = &self.shared.recordings[place];
-            if !wanted.has_recording(&opened.name) || !self.shared.uses(place) {
-                continue;
-            }
-            let summary = opened.recording.summary();
+        let each = threads.div_ceil(chosen.len().max(1)).max(1);
+        for place in chosen.iter().map(|one| one.place) {
+            let summary = self.shared.opened(place).described();
             let logged = (self.shared).logged_with(place, &self.topic, wanted.stamps);
             let asked = both(wanted.range, logged.unwrap_or(TimeRange::ALL));
             let range = both(summary.range, asked);
@@ -317,10 +301,4 @@ impl TopicTable {
 pub(crate) struct Slice {
     pub recording: usize,
     pub range: TimeRange,
-}
-
-impl std::fmt::Debug for Opened {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Opened").field(&self.name).finish()
-    }
 }

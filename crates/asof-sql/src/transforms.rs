@@ -1,7 +1,8 @@
 //! Transforms as functions: `tf('map', 'base_link', stamp)`, and the reason when there is none; points and poses in other frames.
 
+use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use asof_core::{Stamp, TimeRange};
 use asof_decode::structs;
@@ -24,7 +25,8 @@ use datafusion::optimizer::AnalyzerRule;
 use nalgebra::{Isometry3, Point3, Quaternion, Translation3, UnitQuaternion};
 
 use crate::database::Shared;
-use crate::topic::{Opened, RECORDING};
+use crate::pushdown::Wanted;
+use crate::topic::RECORDING;
 
 pub(crate) fn register(context: &SessionContext, shared: &Arc<Shared>) {
     let transforms = Arc::new(Transforms::of(shared));
@@ -121,22 +123,39 @@ fn with_recording(expr: Expr, columns: &[Column]) -> Transformed<Expr> {
 #[derive(Debug)]
 pub(crate) struct Transforms {
     shared: Arc<Shared>,
-    buffers: Vec<OnceLock<std::result::Result<TransformBuffer, String>>>,
+    /// The buffers that were used last, by recording.
+    buffers: Mutex<VecDeque<(usize, Arc<Loaded>)>>,
 }
+
+/// The transforms of a recording, or why they cannot be read.
+type Loaded = OnceLock<std::result::Result<TransformBuffer, String>>;
+
+/// For so many recordings transforms stay loaded.
+const MOST_BUFFERS: usize = 64;
 
 impl Transforms {
     pub fn of(shared: &Arc<Shared>) -> Self {
         Transforms {
             shared: Arc::clone(shared),
-            buffers: shared.recordings.iter().map(|_| OnceLock::new()).collect(),
+            buffers: Mutex::default(),
         }
     }
 
-    fn buffer(&self, recording: usize) -> Result<Option<&TransformBuffer>> {
-        let opened = self.shared.recordings.get(recording);
-        let Some((opened, buffer)) = opened.zip(self.buffers.get(recording)) else {
-            return Ok(None);
-        };
+    fn buffer(&self, recording: usize) -> Arc<Loaded> {
+        let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = buffers.iter().position(|(place, _)| *place == recording);
+        let known = known.and_then(|at| buffers.remove(at));
+        let (_, buffer) = known.unwrap_or_default();
+        buffers.push_back((recording, Arc::clone(&buffer)));
+        if buffers.len() > MOST_BUFFERS {
+            buffers.pop_front();
+        }
+        buffer
+    }
+
+    fn with_buffer(&self, recording: usize, look_up: impl FnOnce(&TransformBuffer)) -> Result<()> {
+        let opened = self.shared.opened(recording);
+        let buffer = self.buffer(recording);
         let load = || {
             let loaded = TransformBuffer::from_source(&*opened.recording);
             loaded
@@ -144,31 +163,34 @@ impl Transforms {
                 .map_err(|error| error.to_string())
         };
         match buffer.get_or_init(load) {
-            Ok(buffer) => Ok(Some(buffer)),
+            Ok(buffer) => {
+                look_up(buffer);
+                Ok(())
+            }
             Err(error) => Err(DataFusionError::Execution(error.clone())),
         }
     }
 
-    /// The time ranges of the recordings; empty where there is only one, which all times belong to.
-    fn ranges(&self) -> Vec<TimeRange> {
-        match &self.shared.recordings[..] {
-            [_] => Vec::new(),
-            recordings => recordings.iter().map(Opened::range).collect(),
-        }
-    }
-
-    /// The recording of a row: the one that it names, or the one that contains its time.
-    fn recording_of(&self, name: Option<&str>, at: Stamp, ranges: &[TimeRange]) -> Result<usize> {
+    /// The recording of a row: the one that it names, or the one that contains its time. Of a single one, all times are.
+    fn recording_of(&self, name: Option<&str>, at: Stamp) -> Result<usize> {
         if let Some(name) = name {
-            let mut recordings = self.shared.recordings.iter();
-            let place = recordings.position(|opened| opened.name == name);
+            let place = self.shared.place_of(name)?;
             return place.map_or_else(|| exec_err!("there is no recording '{name}'"), Ok);
         }
-        let mut having = (0..ranges.len()).filter(|place| ranges[*place].contains(at));
+        if !self.shared.has_many() {
+            return Ok(0);
+        }
+        let wanted = Wanted {
+            range: TimeRange::new(at, at),
+            ..Wanted::default()
+        };
+        let chosen = self.shared.select(None, &wanted, &[], None)?.into_iter();
+        let mut having = chosen
+            .map(|one| one.place)
+            .filter(|place| self.shared.opened(*place).range().contains(at));
         let first = having.next();
         let why = match (first, having.next()) {
             (Some(only), None) => return Ok(only),
-            (None, _) if ranges.is_empty() => return Ok(0),
             (None, _) => "no recording contains",
             (Some(_), Some(_)) => "several recordings contain",
         };
@@ -329,18 +351,23 @@ impl Lookup {
             transforms: vec![None; rows],
             errors: vec![None; if wants_errors { rows } else { 0 }],
         };
-        let ranges = self.transforms.ranges();
         let frames = (column(0, &DataType::Utf8)?, column(1, &DataType::Utf8)?);
         let (froms, tos) = (frames.0.as_string::<i32>(), frames.1.as_string::<i32>());
         let is_asked =
             |row: usize| froms.is_valid(row) && tos.is_valid(row) && stamps.is_valid(row);
         // Consecutive rows mostly use the same frames of the same recording, and are looked up together.
         let mut runs: Vec<Run> = Vec::new();
+        let mut last: Option<(Option<&str>, usize)> = None;
         for row in (0..rows).filter(|row| is_asked(*row)) {
             let at = Stamp::from_nanos(stamps.value(row));
             let name = names.filter(|names| names.is_valid(row));
             let name = name.map(|names| names.value(row));
-            let recording = self.transforms.recording_of(name, at, &ranges)?;
+            // A row without a name looks for its own time.
+            let recording = match &last {
+                Some((known, place)) if name.is_some() && *known == name => *place,
+                _ => self.transforms.recording_of(name, at)?,
+            };
+            last = Some((name, recording));
             let (from, to) = (froms.value(row), tos.value(row));
             match runs.last_mut() {
                 Some(run) if run.is_of(recording, from, to) => {
@@ -357,9 +384,8 @@ impl Lookup {
             }
         }
         for run in runs {
-            if let Some(buffer) = self.transforms.buffer(run.recording)? {
-                run.look_up(buffer, &mut found, wants_errors);
-            }
+            let look_up = |buffer: &TransformBuffer| run.look_up(buffer, &mut found, wants_errors);
+            self.transforms.with_buffer(run.recording, look_up)?;
         }
         Ok(found)
     }

@@ -22,6 +22,7 @@ use crate::distributed::{SliceExec, ViewKind};
 use crate::labels;
 use crate::leaf::Partitions;
 use crate::pushdown::Wanted;
+use crate::recordings::Chosen;
 #[cfg(feature = "distributed")]
 use crate::topic::Slice;
 
@@ -44,8 +45,11 @@ pub(crate) trait View: Debug + Send + Sync + 'static {
         Wanted::pushdown(filters)
     }
 
-    /// The parts with the rows that pass the accepted filters; `wanted` is what those determine of times and recordings.
-    fn parts(&self, wanted: &Wanted, filters: &[Expr]) -> Vec<Self::Part>;
+    /// The topics whose messages it is made from, under the accepted filters; `None` where recordings need none.
+    fn topics<'a>(&'a self, filters: &'a [Expr]) -> Option<Vec<&'a str>>;
+
+    /// The parts of these recordings; `wanted` is what the accepted filters determine of times.
+    fn parts(&self, chosen: Vec<Chosen>, wanted: &Wanted) -> Vec<Self::Part>;
 
     /// The time column that each part is ordered by.
     const ORDER: Option<&'static str>;
@@ -100,13 +104,12 @@ impl<V: View> TableProvider for ViewTable<V> {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let schema = self.0.schema();
-        let mut wanted = Wanted::of(filters);
+        let wanted = Wanted::of(filters);
         let about = labels::about_recordings(filters, self.0.labels());
-        // Equalities with names were accepted by themselves, and are here once more.
-        if let Some(names) = self.0.shared().recordings_that(&about, session)? {
-            wanted.recordings = Some(names);
-        }
-        let parts = self.0.parts(&wanted, filters);
+        let (shared, topics) = (self.0.shared(), self.0.topics(filters));
+        let mut chosen = shared.select(topics.as_deref(), &wanted, &about, Some(session))?;
+        chosen.retain(|one| shared.uses(one.place));
+        let parts = self.0.parts(chosen, &wanted);
         let order = V::ORDER.and_then(|time| order_of(schema, projection, time));
         #[cfg(feature = "distributed")]
         if self.0.shared().is_distributed {

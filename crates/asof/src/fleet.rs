@@ -281,16 +281,20 @@ impl Fleet {
     /// When the query is not valid, or there is no catalogue.
     #[cfg(feature = "sql")]
     pub fn sql(&self, query: &str) -> Result<crate::Table, Error> {
-        let found = self.recordings(&Search::default())?.recordings;
-        let labels = found.iter().map(|one| (one.name(), one.labels()));
         let options = asof_sql::SqlOptions {
-            labels: labels.collect(),
+            fleets: vec![self.for_sql()],
             ..asof_sql::SqlOptions::default()
         };
-        let named = found
-            .iter()
-            .map(|one| (one.name(), Arc::clone(one.recording.source())));
-        crate::query::query(named.collect(), options, query)
+        crate::query::query(Vec::new(), options, query)
+    }
+
+    /// The same as part of a database: see [`asof_sql::SqlOptions::fleets`].
+    #[cfg(feature = "sql")]
+    pub fn for_sql(&self) -> asof_sql::FleetPlace {
+        asof_sql::FleetPlace {
+            catalogue: Arc::clone(&self.catalogue),
+            open: self.open.clone(),
+        }
     }
 
     /// A recording that was found, as JSON, with its matching topics.
@@ -299,8 +303,8 @@ impl Fleet {
         if !found.topics.is_empty()
             && let Some(object) = object.as_object_mut()
         {
-            let topics = found.topics.iter().map(|(topic, range)| {
-                let known = (!range.is_empty()).then_some(range);
+            let topics = found.topics.iter().map(|(topic, found)| {
+                let known = (!found.range.is_empty()).then_some(found.range);
                 json!({
                     "topic": topic,
                     "start": known.map(|range| range.start.nanos()),

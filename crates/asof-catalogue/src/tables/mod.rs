@@ -11,7 +11,7 @@ use std::sync::Arc;
 use arrow_array::builder::{Int64Builder, TimestampMicrosecondBuilder};
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::Int64Type;
-use arrow_array::{Array as _, ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow_array::{Array as _, ArrayRef, Int64Array, ListArray, RecordBatch, StringArray};
 use arrow_schema::{ArrowError, DataType, Field, TimeUnit};
 use asof_core::{Stamp, TimeRange};
 
@@ -176,6 +176,12 @@ pub(crate) fn text<'a>(
 ) -> Result<Option<&'a str>, ArrowError> {
     let column = texts(batch, name)?;
     Ok(column.is_valid(row).then(|| column.value(row)))
+}
+
+/// A column of lists.
+pub(crate) fn lists<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a ListArray, ArrowError> {
+    let lists = column(batch, name)?.as_list_opt::<i32>();
+    lists.ok_or_else(|| wrong_type(name, "lists"))
 }
 
 pub(crate) fn wrong_type(name: &str, wanted: &str) -> ArrowError {

@@ -15,7 +15,7 @@ use clap::Args;
 pub use index::Index;
 pub use list::FleetList;
 #[cfg(feature = "sql")]
-pub use reading::recordings_of;
+pub use reading::fleet_of;
 pub use search::{LONG_COLUMNS, Searching, long_row};
 pub use tag::Tag;
 

@@ -128,6 +128,7 @@ impl Searching {
             tags: self.tag.clone(),
             predicate: self.predicate.clone(),
             with_vanished: self.vanished,
+            ..Search::default()
         };
         Ok(fleet.find(&search)?)
     }

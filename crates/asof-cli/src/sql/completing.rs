@@ -51,14 +51,14 @@ impl Words {
     pub fn of(database: &Database) -> Self {
         let mut columns = Vec::new();
         for table in database.tables() {
-            if let Some(schema) = database.columns(table) {
+            if let Some(schema) = database.columns(&table) {
                 add_paths(schema.fields(), "", &mut columns);
             }
         }
         columns.sort();
         columns.dedup();
         Words {
-            tables: database.tables().to_vec(),
+            tables: database.tables(),
             columns,
         }
     }

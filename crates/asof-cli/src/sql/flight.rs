@@ -20,10 +20,7 @@ impl Flight {
     pub fn over(page: Option<&PageQueries>, wish: FlightWish) -> anyhow::Result<Self> {
         let page = page.ok_or_else(|| anyhow!("there is no recording to query in SQL"))?;
         let database = page.database().map_err(anyhow::Error::msg)?;
-        Ok(Flight {
-            database: Arc::clone(database),
-            wish,
-        })
+        Ok(Flight { database, wish })
     }
 
     /// Its address, beside a page at this address.

@@ -1,7 +1,7 @@
 //! Queries from the page.
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arrow_array::cast::AsArray;
@@ -12,7 +12,7 @@ use asof::Stamp;
 use asof::sql::{Database, SqlOptions, Waited};
 use asof_serve::{QueryAnswer, QueryColumn, QueryEngine, QueryKind, QueryLimits, Refusal};
 
-use super::running::{Placed, labels_of, opened};
+use super::running::{Placed, opened};
 use crate::fleet::CataloguePlace;
 use crate::place::{Opening, robots_in};
 use crate::screen::Screen;
@@ -30,7 +30,8 @@ pub struct PageQueries {
     catalogue: CataloguePlace,
     opening: Opening,
     screen: Screen,
-    database: OnceLock<Result<Arc<Database>, String>>,
+    /// Opened by the first query that can; one that cannot is not remembered.
+    database: Mutex<Option<Arc<Database>>>,
 }
 
 impl PageQueries {
@@ -48,26 +49,30 @@ impl PageQueries {
             catalogue: catalogue.clone(),
             opening: opening.clone(),
             screen: screen.clone(),
-            database: OnceLock::new(),
+            database: Mutex::default(),
         }))
     }
 
     /// The database, which is opened now if it has not been yet.
-    pub fn database(&self) -> Result<&Arc<Database>, String> {
+    pub fn database(&self) -> Result<Arc<Database>, String> {
         let open = || -> anyhow::Result<Arc<Database>> {
-            let recordings = opened(&self.places, &self.catalogue, &self.opening, &self.screen)?;
+            let (recordings, fleets) =
+                opened(&self.places, &self.catalogue, &self.opening, &self.screen)?;
             let options = SqlOptions {
                 memory: QUERY_MEMORY_BYTES,
-                labels: labels_of(&recordings),
+                fleets,
                 ..SqlOptions::default()
             };
             let recordings = recordings.iter().map(Placed::named).collect();
             Ok(Arc::new(Database::new(recordings, options)?))
         };
-        let database = self
-            .database
-            .get_or_init(|| open().map_err(|error| format!("{error:#}")));
-        database.as_ref().map_err(Clone::clone)
+        let mut known = self.database.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(database) = &*known {
+            return Ok(Arc::clone(database));
+        }
+        let database = open().map_err(|error| format!("{error:#}"))?;
+        *known = Some(Arc::clone(&database));
+        Ok(database)
     }
 }
 

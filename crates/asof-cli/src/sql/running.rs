@@ -1,6 +1,5 @@
 //! Queries over the named places.
 
-use std::collections::BTreeMap;
 use std::io::{IsTerminal, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use asof::formats::Recording;
-use asof::sql::{Database, RecordingLabels, SqlError, SqlOptions, TextPlace, Waited};
+use asof::sql::{Database, FleetPlace, SqlError, SqlOptions, TextPlace, Waited};
 
 use super::answers::{Answer, Form, to_file};
 use super::completing::in_quotes;
@@ -17,7 +16,7 @@ use super::{Sql, prompt, statements};
 use crate::Outcome;
 use crate::cat::tell_problems;
 use crate::failure::Usage;
-use crate::fleet::{CataloguePlace, recordings_of};
+use crate::fleet::{CataloguePlace, fleet_of};
 use crate::place::{Opening, Purpose, Wanted};
 use crate::screen::Screen;
 use crate::signals;
@@ -34,10 +33,15 @@ impl Sql {
         let (places, query) = self.places_and_query()?;
         let interrupts = Interrupts::listen()?;
         let places: Vec<PathBuf> = places.iter().map(PathBuf::from).collect();
-        let recordings = opened(&places, &self.catalogue, &self.opening, screen)?;
+        let (recordings, fleets) = opened(&places, &self.catalogue, &self.opening, screen)?;
+        let only = if fleets.is_empty() && recordings.len() == 1 {
+            recordings.first()
+        } else {
+            None
+        };
         let options = SqlOptions {
             memory: usize::try_from(self.memory).unwrap_or(usize::MAX),
-            labels: labels_of(&recordings),
+            fleets,
             ..SqlOptions::default()
         };
         let database = match &self.cluster {
@@ -61,7 +65,7 @@ impl Sql {
             Some(query) => query,
             None if std::io::stdin().is_terminal() => {
                 prompt::run(&session)?;
-                return Ok(session.outcome(&recordings));
+                return Ok(session.outcome(only));
             }
             None => {
                 let mut text = String::new();
@@ -91,7 +95,7 @@ impl Sql {
                 Err(error) => return Err(error),
             }
         }
-        Ok(session.outcome(&recordings))
+        Ok(session.outcome(only))
     }
 
     /// The places, and the query given with them.
@@ -138,8 +142,6 @@ pub struct Placed {
     )]
     pub place: PathBuf,
     pub recording: Arc<dyn Recording>,
-    /// Its labels in a catalogue.
-    pub labels: Option<RecordingLabels>,
 }
 
 impl Placed {
@@ -148,32 +150,19 @@ impl Placed {
     }
 }
 
-/// The labels of recordings in catalogues, by name.
-pub fn labels_of(recordings: &[Placed]) -> BTreeMap<String, RecordingLabels> {
-    let said = recordings.iter().filter_map(|placed| {
-        let labels = placed.labels.clone()?;
-        Some((placed.name.clone(), labels))
-    });
-    said.collect()
-}
-
-/// The places as recordings, each with its name in rows.
+/// The places as recordings, each with its name in rows, and as catalogues, of which only the recordings that a query needs are
+/// opened.
 pub fn opened(
     places: &[PathBuf],
     catalogue: &CataloguePlace,
     opening: &Opening,
     screen: &Screen,
-) -> anyhow::Result<Vec<Placed>> {
+) -> anyhow::Result<(Vec<Placed>, Vec<FleetPlace>)> {
     let mut recordings: Vec<Placed> = Vec::new();
+    let mut fleets = Vec::new();
     for place in places {
-        // With a catalogue of a folder or bucket, only the recordings that a query needs are opened.
-        if let Some(fleet) = recordings_of(place, catalogue, opening, screen)? {
-            recordings.extend(fleet.into_iter().map(|one| Placed {
-                place: PathBuf::from(one.name()),
-                name: one.name(),
-                labels: Some(one.labels()),
-                recording: Arc::clone(one.recording.source()),
-            }));
+        if let Some(fleet) = fleet_of(place, catalogue, opening, screen)? {
+            fleets.push(fleet);
             continue;
         }
         if catalogue.is_named() {
@@ -192,10 +181,9 @@ pub fn opened(
             name,
             place: place.clone(),
             recording: Arc::from(recording),
-            labels: None,
         });
     }
-    Ok(recordings)
+    Ok((recordings, fleets))
 }
 
 /// Whether the last argument is a query: anything that is not a place and contains a space, or starts like a query.
@@ -341,25 +329,22 @@ impl Session<'_> {
     }
 
     /// Reports the problems of the recordings found so far.
-    fn outcome(&self, recordings: &[Placed]) -> Outcome {
+    fn outcome(&self, only: Option<&Placed>) -> Outcome {
         let mut outcome = Outcome::Done;
-        let used = self.database.recordings_used();
-        for Placed {
-            name, recording, ..
-        } in recordings
-        {
-            let problems = &recording.summary().problems;
-            let is_only = recordings.len() == 1;
-            if problems.is_empty() || !is_only && !used.contains(name.as_str()) {
-                continue;
-            }
-            outcome = Outcome::Damaged;
-            if is_only {
+        if let Some(only) = only {
+            let problems = &only.recording.summary().problems;
+            if !problems.is_empty() {
+                outcome = Outcome::Damaged;
                 tell_problems(problems, self.screen);
-            } else {
-                let more = counted(problems.len() as u64, "problem");
-                self.screen
-                    .warning(format_args!("{name} is damaged ({more}): {}", problems[0]));
+            }
+        } else {
+            for (name, problems) in self.database.recordings_used() {
+                if let Some(first) = problems.first() {
+                    outcome = Outcome::Damaged;
+                    let more = counted(problems.len() as u64, "problem");
+                    self.screen
+                        .warning(format_args!("{name} is damaged ({more}): {first}"));
+                }
             }
         }
         for (name, why) in self.database.left_out() {

@@ -1,9 +1,9 @@
 //! Serializes plans, and deserializes them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use asof_core::TimeRange;
+use asof_core::{Summary, TimeRange};
 use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef, TimeUnit};
 use datafusion::common::{DataFusionError, Result, internal_datafusion_err, plan_err};
 use datafusion::execution::TaskContext;
@@ -30,9 +30,9 @@ use crate::database::Shared;
 use crate::meanings::unfolded_list;
 use crate::merge::AsofJoinExec;
 use crate::pushdown::Wanted;
+use crate::recordings::Opened;
 use crate::right::RightTopic;
 use crate::times::is_rate;
-use crate::topic::Opened;
 use crate::transforms::{Transforms, function_named, recordings_of};
 
 /// The start of our bytes. Another version has another.
@@ -88,10 +88,12 @@ impl PlanCodec {
             let mut opened = Opened::new(one.name, Arc::new(recording));
             // A scheduler passes on what it received.
             opened.address = Some(address);
-            opened.known_range = Some(TimeRange::new(one.start.into(), one.end.into()));
+            let mut described = Summary::empty("");
+            described.range = TimeRange::new(one.start.into(), one.end.into());
+            opened.described = Some(Arc::new(described));
             opened
         });
-        let shared = Arc::new(Shared::elsewhere(recordings.collect(), BTreeMap::new()));
+        let shared = Arc::new(Shared::elsewhere(recordings.collect()));
         let transforms = Arc::new(Transforms::of(&shared));
         kept.push_back((bytes.to_vec(), Arc::clone(&transforms)));
         if kept.len() > KEPT_TRANSFORMS {
@@ -170,7 +172,7 @@ impl PhysicalExtensionCodec for PlanCodec {
             return self.others.try_encode_udf(node, buf);
         };
         let mut recordings = Vec::new();
-        for opened in &shared.recordings {
+        for opened in shared.known_recordings() {
             let Some(address) = &opened.address else {
                 return plan_err!(
                     "other processes cannot find {}: it has no address",

@@ -233,18 +233,17 @@ fn row_schema() -> SchemaRef {
 fn rows_of(shared: &Shared, slices: &[Slice]) -> Result<Arc<dyn ExecutionPlan>> {
     let mut partitions = Vec::new();
     for slice in slices {
-        let opened = &shared.recordings[slice.recording];
+        let opened = shared.opened(slice.recording);
         let Some(address) = &opened.address else {
             return plan_err!(
                 "other processes cannot find {}: it has no address",
                 opened.name
             );
         };
-        let labels = shared.options.labels.get(&opened.name);
         let slice = PlacedSlice {
             recording: address.clone(),
             range: slice.range,
-            labels: labels.cloned(),
+            labels: opened.labels.clone(),
         };
         partitions.push(vec![row_of(&slice)?]);
     }

@@ -17,10 +17,11 @@ use crate::fused::AsofScan;
 use crate::labels::RecordingLabels;
 use crate::meanings::MeaningPart;
 use crate::points::PointSlice;
+use crate::recordings::Opened;
 use crate::right::RightTopic;
 use crate::scan::TopicScan;
 use crate::times::{self, Grid};
-use crate::topic::{Opened, Slice};
+use crate::topic::Slice;
 use crate::view::{Part, rows_of};
 
 /// What is made from the messages of a slice.
@@ -90,7 +91,7 @@ impl ViewKind {
             } => Arc::new(PointSlice::of(schema, fields, topic, *limit, shared, slice)),
             ViewKind::Times { hz } => Arc::new(Grid {
                 schema: times::schema(),
-                recording: shared.recordings[slice.recording].name.clone(),
+                recording: shared.opened(slice.recording).name.clone(),
                 place: slice.recording,
                 range: slice.range,
                 hz: *hz,
@@ -146,10 +147,10 @@ impl Work {
         };
         let name = placed.recording.name.clone();
         let recording = LazyRecording::new(placed.recording, Arc::clone(opener));
-        let labels = placed.labels.map(|labels| (name.clone(), labels));
-        let opened = Opened::new(name, Arc::new(recording));
-        let shared = Shared::elsewhere(vec![opened], labels.into_iter().collect());
-        let shared = Arc::new(shared);
+        let shared = Arc::new(Shared::elsewhere(vec![Opened {
+            labels: placed.labels,
+            ..Opened::new(name, Arc::new(recording))
+        }]));
         let rows = match self {
             Work::Topic(shape, limit) => {
                 let shared = Arc::clone(&shared);

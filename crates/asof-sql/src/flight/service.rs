@@ -321,8 +321,8 @@ impl FlightSqlService for Queries {
     async fn do_get_tables(&self, query: CommandGetTables, _request: Request<Ticket>) -> Answer {
         let mut rows = query.into_builder();
         for table in self.database.tables() {
-            if let Some(schema) = self.database.columns(table) {
-                rows.append(CATALOG, SCHEMA, table, TABLE, schema)?;
+            if let Some(schema) = self.database.columns(&table) {
+                rows.append(CATALOG, SCHEMA, &table, TABLE, &schema)?;
             }
         }
         answered(rows.build())

@@ -1,0 +1,344 @@
+//! The recordings of a catalogue, which answers what it can before any of them is loaded.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+#[cfg(feature = "distributed")]
+use asof_catalogue::RecordingRow;
+use asof_catalogue::{Catalogue, Contents, FoundRecording, NamePattern, Search, TopicKind};
+use asof_core::{Channel, Schema};
+use asof_formats::OpenOptions;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
+
+use crate::database::Shared;
+#[cfg(feature = "distributed")]
+use crate::distributed::RecordingAddress;
+use crate::labels::{ROBOT, RecordingLabels, SITE, TAGS};
+use crate::pushdown::Wanted;
+use crate::recordings::{Chosen, Opened};
+use crate::topic::RECORDING;
+
+/// A catalogue whose recordings belong to a database.
+#[derive(Debug, Clone)]
+pub struct FleetPlace {
+    /// The catalogue.
+    pub catalogue: Arc<Catalogue>,
+    /// How its recordings are opened.
+    pub open: OpenOptions,
+}
+
+/// The same with what is known of it.
+pub(crate) struct Fleet {
+    pub place: FleetPlace,
+    contents: RwLock<Arc<Contents>>,
+    definitions: Mutex<Option<Definitions>>,
+}
+
+/// The definitions of a generation, by their hashes.
+type Definitions = (u64, Arc<HashMap<String, Arc<Schema>>>);
+
+impl std::fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Fleet")
+            .field(&self.place.catalogue.address())
+            .finish()
+    }
+}
+
+/// An error of a catalogue, wrapped for the engine.
+pub(crate) fn failed(error: asof_catalogue::CatalogueError) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+impl Fleet {
+    pub fn open(place: FleetPlace) -> Result<Self> {
+        let contents = place.catalogue.contents().map_err(failed)?;
+        Ok(Fleet {
+            place,
+            contents: RwLock::new(Arc::new(contents)),
+            definitions: Mutex::default(),
+        })
+    }
+
+    pub fn contents(&self) -> Arc<Contents> {
+        let contents = self.contents.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&contents)
+    }
+
+    /// Reads what is there now, if the catalogue has changed. Returns whether it has.
+    pub fn follow(&self) -> Result<bool> {
+        let head = self.place.catalogue.existing_head().map_err(failed)?;
+        if head.generation == self.contents().generation {
+            return Ok(false);
+        }
+        let now = self.place.catalogue.contents().map_err(failed)?;
+        *self
+            .contents
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(now);
+        Ok(true)
+    }
+
+    fn definitions(&self) -> Result<Arc<HashMap<String, Arc<Schema>>>> {
+        let generation = self.contents().generation;
+        let mut known = self
+            .definitions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, definitions)) = &*known
+            && *of == generation
+        {
+            return Ok(Arc::clone(definitions));
+        }
+        let read = Arc::new(self.place.catalogue.definitions().map_err(failed)?);
+        *known = Some((generation, Arc::clone(&read)));
+        Ok(read)
+    }
+
+    /// A channel for each kind of a topic.
+    pub fn channels_of(&self, topic: &str) -> Result<Vec<Arc<Channel>>> {
+        let contents = self.contents();
+        let first = TopicKind {
+            topic: topic.to_owned(),
+            ..TopicKind::default()
+        };
+        let kinds = contents.kinds.range(first..);
+        let kinds: Vec<&TopicKind> = kinds.take_while(|kind| kind.topic == topic).collect();
+        if kinds.is_empty() {
+            return Ok(Vec::new());
+        }
+        let definitions = self.definitions()?;
+        let channel = |kind: &TopicKind| {
+            let hash = kind.schema_hash.as_ref();
+            Arc::new(Channel {
+                topic: kind.topic.clone(),
+                message_encoding: kind.encoding.clone(),
+                schema: hash.and_then(|hash| definitions.get(hash).cloned()),
+                ..Channel::default()
+            })
+        };
+        Ok(kinds.into_iter().map(channel).collect())
+    }
+
+    /// The path from the root of the recording with this name in rows; `None` where only a search can tell.
+    fn path_of(&self, name: &str) -> Option<String> {
+        let root = self.place.catalogue.root();
+        let probe = root.shown_address_of("x");
+        let path = name.strip_prefix(probe.strip_suffix('x')?)?;
+        (root.shown_address_of(path) == name).then(|| path.to_owned())
+    }
+
+    /// The search that leaves out as much as possible; what it finds is filtered afterwards.
+    fn search(&self, topics: Option<&[&str]>, wanted: &Wanted, about: &[&Expr]) -> Search {
+        let mut search = Search {
+            topics: topics
+                .unwrap_or_default()
+                .iter()
+                .map(|topic| NamePattern::new(topic))
+                .collect(),
+            range: wanted.range,
+            with_damaged: true,
+            ..Search::default()
+        };
+        let names = wanted.recordings.iter().flatten();
+        let mut named: Option<Vec<String>> = wanted
+            .recordings
+            .is_some()
+            .then(|| names.map(String::clone).collect());
+        for filter in about {
+            if named.is_none() {
+                named = values_of(filter, &|expr| is_column(expr, RECORDING));
+            }
+            if let Some(robots) = values_of(filter, &|expr| is_column(expr, ROBOT)) {
+                narrow(&mut search.robots, &robots);
+            }
+            if let Some(sites) = values_of(filter, &|expr| is_column(expr, SITE)) {
+                narrow(&mut search.sites, &sites);
+            }
+            search.tags.extend(tag_in(filter));
+        }
+        let paths = named.and_then(|names| names.iter().map(|name| self.path_of(name)).collect());
+        search.recordings = paths.unwrap_or_default();
+        search
+    }
+
+    pub fn select(
+        &self,
+        shared: &Shared,
+        topics: Option<&[&str]>,
+        wanted: &Wanted,
+        about: &[&Expr],
+    ) -> Result<Vec<Chosen>> {
+        if topics.is_some_and(<[&str]>::is_empty) {
+            return Ok(Vec::new());
+        }
+        let search = self.search(topics, wanted, about);
+        let catalogue = &self.place.catalogue;
+        let mut found = catalogue.find(&search).map_err(failed)?;
+        found.recordings.retain(|one| one.row.format.is_some());
+        let opened = catalogue
+            .open_found(&found, &self.place.open)
+            .map_err(failed)?;
+        let rows = found.recordings.into_iter();
+        let mut chosen = Vec::with_capacity(opened.len());
+        let mut added = Vec::with_capacity(opened.len());
+        for (recording, FoundRecording { row, topics: own }) in opened.into_iter().zip(rows) {
+            let is_whole = row.problems.is_empty();
+            // A pattern may match other topics too.
+            let own = own.into_iter();
+            let own =
+                own.filter(|(topic, _)| topics.is_some_and(|all| all.contains(&topic.as_str())));
+            let (mut names, mut messages) = (Vec::new(), is_whole.then_some(0));
+            for (topic, found) in own {
+                messages = messages.zip(found.messages).map(|(sum, more)| sum + more);
+                names.push(topic);
+            }
+            if topics.is_some() && names.is_empty() {
+                continue;
+            }
+            let name = recording.place().to_owned();
+            #[cfg(feature = "distributed")]
+            let address = shared.is_distributed.then(|| self.address_of(&name, &row));
+            added.push(Opened {
+                described: Some(Arc::new(recording.described().clone())),
+                version: Some((row.size, row.modified, row.e_tag)),
+                labels: Some(RecordingLabels {
+                    robot: row.robot,
+                    site: row.site,
+                    tags: row.tags,
+                }),
+                #[cfg(feature = "distributed")]
+                address: address.flatten(),
+                ..Opened::new(name, Arc::new(recording))
+            });
+            chosen.push((names, messages));
+        }
+        let places = shared.add(added);
+        let places = places.into_iter().zip(chosen);
+        let chosen = places.map(|(place, (topics, messages))| Chosen {
+            place,
+            topics,
+            messages,
+        });
+        Ok(chosen.collect())
+    }
+
+    /// The address of a recording, the same on all machines; `None` where it contains a secret, or is not text.
+    #[cfg(feature = "distributed")]
+    fn address_of(&self, name: &str, row: &RecordingRow) -> Option<RecordingAddress> {
+        let root = self.place.catalogue.root();
+        let mut address = root.address_of(&row.recording);
+        if root.is_remote() {
+            if address != name {
+                return None;
+            }
+        } else if let Ok(whole) = std::fs::canonicalize(&address) {
+            address = whole.to_str()?.to_owned();
+        }
+        Some(RecordingAddress {
+            name: name.to_owned(),
+            address,
+            size: Some(row.size),
+        })
+    }
+}
+
+fn is_column(expr: &Expr, name: &str) -> bool {
+    matches!(expr, Expr::Column(column) if column.name == name)
+}
+
+fn text_of(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Literal(value, _) => value.try_as_str().flatten(),
+        _ => None,
+    }
+}
+
+/// The values of which a filter demands one: `=`, `IN`, and several of these with `OR`.
+fn values_of(filter: &Expr, is_meant: &dyn Fn(&Expr) -> bool) -> Option<Vec<String>> {
+    match filter {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => match op {
+            Operator::Eq if is_meant(left) => Some(vec![text_of(right)?.to_owned()]),
+            Operator::Eq if is_meant(right) => Some(vec![text_of(left)?.to_owned()]),
+            Operator::Or => {
+                let mut values = values_of(left, is_meant)?;
+                values.extend(values_of(right, is_meant)?);
+                Some(values)
+            }
+            _ => None,
+        },
+        Expr::InList(InList {
+            expr,
+            list,
+            negated: false,
+        }) if is_meant(expr) => {
+            let texts = list.iter().map(|one| text_of(one).map(str::to_owned));
+            texts.collect()
+        }
+        _ => None,
+    }
+}
+
+/// Adds names to a criterion that has none yet. A name that is a glob too would match more, and is left to the filter.
+fn narrow(criterion: &mut Vec<NamePattern>, names: &[String]) {
+    let patterns = names.iter().map(|name| NamePattern::new(name));
+    let patterns: Vec<NamePattern> = patterns.collect();
+    if criterion.is_empty() && patterns.iter().all(NamePattern::is_exact) {
+        *criterion = patterns;
+    }
+}
+
+/// The tag that a filter demands: `tags['weather'] = 'rain'`.
+fn tag_in(filter: &Expr) -> Option<(String, NamePattern)> {
+    let Expr::BinaryExpr(BinaryExpr {
+        left,
+        op: Operator::Eq,
+        right,
+    }) = filter
+    else {
+        return None;
+    };
+    let (Expr::ScalarFunction(call), value) = (&**left, text_of(right)?) else {
+        return None;
+    };
+    let [tags, key] = &call.args[..] else {
+        return None;
+    };
+    let pattern = NamePattern::new(value);
+    let is_tag = call.func.name() == "get_field" && is_column(tags, TAGS) && pattern.is_exact();
+    is_tag.then(|| Some((text_of(key)?.to_owned(), pattern)))?
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::logical_expr::{col, lit};
+
+    use super::*;
+
+    #[test]
+    fn a_filter_that_demands_one_of_several_names_says_which() {
+        let robots = |filter: &Expr| values_of(filter, &|expr| is_column(expr, ROBOT));
+        let names = |names: &[&str]| Some(names.iter().map(|&name| name.to_owned()).collect());
+        assert_eq!(robots(&col("robot").eq(lit("r7"))), names(&["r7"]));
+        let either = lit("a").eq(col("robot")).or(col("robot").eq(lit("b")));
+        assert_eq!(robots(&either), names(&["a", "b"]));
+        let list = col("robot").in_list(vec![lit("a"), lit("b")], false);
+        assert_eq!(robots(&list), names(&["a", "b"]));
+        let negated = col("robot").in_list(vec![lit("a")], true);
+        let mixed = col("robot").eq(lit("a")).or(col("site").eq(lit("b")));
+        for filter in [&negated, &mixed, &col("robot").not_eq(lit("a"))] {
+            assert_eq!(robots(filter), None);
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_a_glob_narrows_nothing() {
+        let mut criterion = Vec::new();
+        narrow(&mut criterion, &["r[1-4]".to_owned(), "r7".to_owned()]);
+        assert!(criterion.is_empty());
+        narrow(&mut criterion, &["r7".to_owned()]);
+        assert_eq!(criterion.len(), 1);
+    }
+}
