@@ -1,6 +1,6 @@
 //! `asof find`: recordings of a fleet, and moments in recordings.
 
-use std::io::Write as _;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -33,6 +33,7 @@ use asof::text::{duration, shown};
 #[command(after_help = "\
 Examples:
   asof find s3://bucket/fleet --topics /bumper --since 2024-05-01 --robot r7
+  asof find s3://bucket/fleet --robot r7 --print0 | xargs -0 -n 1 asof check
   asof find runs/ --text slips --json | jq -r .start")]
 pub struct Find {
     /// Recordings, or folders of them
@@ -53,6 +54,10 @@ pub struct Find {
     /// Print JSON, one object per line
     #[arg(long)]
     json: bool,
+
+    /// Print only places, each followed by a NUL character, for `xargs -0`: names may contain spaces and line feeds
+    #[arg(long, conflicts_with_all = ["json", "long"])]
+    print0: bool,
 }
 
 /// An annotated moment.
@@ -93,6 +98,10 @@ impl Find {
                         continue;
                     }
                     found += 1;
+                    if self.print0 {
+                        write_place(&mut out, Path::new(&address))?;
+                        continue;
+                    }
                     if self.long && !self.json {
                         rows.push(long_row(&recording, &address));
                         continue;
@@ -127,6 +136,10 @@ impl Find {
                 let text = moment.text.to_lowercase();
                 if words.iter().all(|word| text.contains(word)) {
                     found += 1;
+                    if self.print0 {
+                        write_place(&mut out, &file)?;
+                        break;
+                    }
                     out.write_all(self.line(&file, &moment).as_bytes())?;
                 }
             }
@@ -186,6 +199,12 @@ impl Find {
             shown(&moment.text)
         )
     }
+}
+
+/// A place as it is, and a NUL character after it.
+fn write_place(out: &mut impl Write, place: &Path) -> std::io::Result<()> {
+    out.write_all(place.as_os_str().as_encoded_bytes())?;
+    out.write_all(&[0])
 }
 
 /// The annotations of a recording: beside it, and in it.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use asof::Recording;
+use asof::catalogue::Search;
 use asof::check::{CheckReport, Expectations, junit};
 use asof::files::{NewFile, note_input};
 use asof::text::counted;
@@ -19,6 +20,7 @@ use reports::write_text;
 use super::Outcome;
 use super::cat::tell_problems;
 use super::failure::{Failures, Usage};
+use super::fleet::CataloguePlace;
 use super::place::{Opening, Purpose, Wanted};
 use super::screen::{Screen, output};
 
@@ -28,7 +30,7 @@ use super::screen::{Screen, output};
 /// (known at every stamp of a topic) and of SQL queries (which must return no rows). Durations are written as 25ms or
 /// 1.5s. `asof check GOOD --write` proposes such a file from a good recording.
 ///
-/// Each recording is checked separately. The exit code is 1 if an expectation failed; otherwise 3 if a recording is
+/// Each recording is checked separately, also those of a folder or bucket with a catalogue (`asof index`). The exit code is 1 if an expectation failed; otherwise 3 if a recording is
 /// damaged. Queries need a build with the feature `sql`; without it they are skipped and reported as such.
 ///
 /// With --json, one object per line for each recording: path, passed, failed, skipped, expectations: [{subject, kind,
@@ -92,8 +94,8 @@ impl Check {
         let mut reports = Vec::new();
         let mut failures = Failures::default();
         let mut outcome = Outcome::Done;
-        for place in &self.places {
-            match self.check(place, &expectations, screen) {
+        for place in self.recordings()? {
+            match self.check(&place, &expectations, screen) {
                 Ok((report, is_damaged)) => {
                     if is_damaged && outcome == Outcome::Done {
                         outcome = Outcome::Damaged;
@@ -123,6 +125,20 @@ impl Check {
             new.finish()?;
         }
         failures.or(outcome)
+    }
+
+    /// The places, and instead of a fleet each of its recordings.
+    fn recordings(&self) -> anyhow::Result<Vec<PathBuf>> {
+        let mut all = Vec::new();
+        for place in &self.places {
+            let Some(fleet) = CataloguePlace::default().if_there(place)? else {
+                all.push(place.clone());
+                continue;
+            };
+            let found = fleet.find(&Search::default())?.recordings.into_iter();
+            all.extend(found.map(|one| PathBuf::from(fleet.address_of(&one.row.recording))));
+        }
+        Ok(all)
     }
 
     fn check(
