@@ -497,6 +497,33 @@ fn a_client_that_takes_nothing_is_told_that_its_query_has_ended() {
 }
 
 #[test]
+fn readers_that_take_nothing_keep_nobody_waiting() {
+    let served = served(&FlightOptions {
+        stalled_after: Duration::from_hours(1),
+        ..FlightOptions::default()
+    });
+    run(async {
+        let mut idle = Vec::new();
+        // More than run at once.
+        for _ in 0..6 {
+            let mut client = served.client().await;
+            let large = ENDLESS.replacen("p.n", "repeat('x', 1000)", 1);
+            let info = client.execute(large, None).await.expect("planned");
+            let mut rows = start(&mut client, info).await.expect("runs");
+            assert!(rows.try_next().await.expect("rows").is_some());
+            idle.push((client, rows));
+        }
+        let mut client = served.client().await;
+        let found = ask(&mut client, "SELECT n FROM a ORDER BY n LIMIT 3").await;
+        assert_eq!(numbers(&found.expect("an answer"), 0), [0, 1, 2]);
+        // Those that take their rows after all get them.
+        for (_, rows) in &mut idle {
+            assert!(rows.try_next().await.expect("rows").is_some());
+        }
+    });
+}
+
+#[test]
 fn connections_have_a_bound() {
     let served = served(&FlightOptions {
         connections: 1,

@@ -13,8 +13,8 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use tokio::runtime::Handle;
-use tokio::sync::mpsc::error::SendTimeoutError;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tonic::{Request, Response, Status};
 
 use super::statements::Statement;
@@ -35,7 +35,7 @@ pub async fn run(
     database: Arc<Database>,
     statement: Statement,
     stalled_after: Duration,
-    turn: OwnedSemaphorePermit,
+    turns: Turns,
 ) -> Answer {
     let (started, start) = oneshot::channel();
     let (sender, coming) = mpsc::channel(2);
@@ -44,7 +44,7 @@ pub async fn run(
         sender,
         stalled_after,
         given_up: Arc::clone(&given_up),
-        _turn: turn,
+        turns,
     };
     tokio::task::spawn_blocking(move || handing.hand_on(&database, statement, started));
     let schema = start
@@ -66,13 +66,44 @@ struct Handing {
     stalled_after: Duration,
     /// Why the client gets no more.
     given_up: Arc<OnceLock<Status>>,
-    _turn: OwnedSemaphorePermit,
+    turns: Turns,
+}
+
+/// The right to make rows. It is returned while a client takes none, so that slow readers keep nobody else waiting.
+pub struct Turns {
+    all: Arc<Semaphore>,
+    current: Option<OwnedSemaphorePermit>,
+    /// The place among the open answers.
+    _place: OwnedSemaphorePermit,
+}
+
+impl Turns {
+    /// Waits for the first turn.
+    pub async fn first(all: Arc<Semaphore>, place: OwnedSemaphorePermit) -> Result<Self, Status> {
+        let current = Arc::clone(&all).acquire_owned().await.map_err(failed)?;
+        Ok(Turns {
+            all,
+            current: Some(current),
+            _place: place,
+        })
+    }
+
+    /// Waits for the next turn, unless this one goes on. Returns whether there is one: the client may be gone first.
+    async fn next(&mut self, client: &mpsc::Sender<Batch>) -> bool {
+        if self.current.is_none() {
+            tokio::select! {
+                turn = Arc::clone(&self.all).acquire_owned() => self.current = turn.ok(),
+                () = client.closed() => {}
+            }
+        }
+        self.current.is_some()
+    }
 }
 
 impl Handing {
     /// Sends rows until there are none, or the client is gone.
     fn hand_on(
-        &self,
+        mut self,
         database: &Database,
         statement: Statement,
         started: oneshot::Sender<Result<SchemaRef, SqlError>>,
@@ -86,6 +117,9 @@ impl Handing {
             return;
         }
         loop {
+            if !Handle::current().block_on(self.turns.next(&self.sender)) {
+                return;
+            }
             let rows = match rows.wait(POLL_INTERVAL) {
                 Waited::End => return,
                 Waited::Nothing if self.sender.is_closed() => return,
@@ -93,6 +127,12 @@ impl Handing {
                 Waited::Rows(rows) => rows,
             };
             let rows = rows.map_err(|error| FlightError::Tonic(Box::new(refused(&error))));
+            let rows = match self.sender.try_send(rows) {
+                Ok(()) => continue,
+                Err(TrySendError::Closed(_)) => return,
+                Err(TrySendError::Full(rows)) => rows,
+            };
+            self.turns.current = None;
             let sent =
                 Handle::current().block_on(self.sender.send_timeout(rows, self.stalled_after));
             match sent {

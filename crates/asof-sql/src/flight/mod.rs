@@ -35,8 +35,8 @@ const MAX_REQUEST_BYTES: usize = 1 << 20;
 const MAX_CONNECTION_STREAMS: u32 = 64;
 /// A client that disappears without closing is detected after this time.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
-/// Threads that plan queries, or send their rows.
-const BLOCKING_THREADS: usize = 32;
+/// Threads that plan queries, or send their rows: one for each open answer.
+const BLOCKING_THREADS: usize = 32 + service::MAX_OPEN_ANSWERS;
 
 /// How a [`FlightServer`] is set up.
 #[derive(Debug, Clone)]

@@ -32,15 +32,17 @@ use tokio::sync::Semaphore;
 use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::answers::{self, Answer, answered, failed, info, nothing, refused};
+use super::answers::{self, Answer, Turns, answered, failed, info, nothing, refused};
 use super::facts::{self, CATALOG, SCHEMA, TABLE};
 use super::guard::Guard;
 use super::statements::{Statement, Statements};
 use crate::database::{Database, Described};
 use crate::error::SqlError;
 
-/// How many queries run at once; others wait.
+/// How many queries make rows at once; others wait.
 const MAX_CONCURRENT_QUERIES: usize = 4;
+/// How many answers are open at once, also those whose clients take no rows. More are refused.
+pub const MAX_OPEN_ANSWERS: usize = 64;
 /// How many queries are planned at once.
 const PLANNED_AT_ONCE: usize = 4;
 /// The limit of statements that clients have prepared and not closed, in bytes.
@@ -52,6 +54,7 @@ pub struct Queries {
     guard: Guard,
     stalled_after: Duration,
     turns: Arc<Semaphore>,
+    places: Arc<Semaphore>,
     plans: Semaphore,
     statements: Statements,
 }
@@ -63,6 +66,7 @@ impl Queries {
             guard,
             stalled_after,
             turns: Arc::new(Semaphore::new(MAX_CONCURRENT_QUERIES)),
+            places: Arc::new(Semaphore::new(MAX_OPEN_ANSWERS)),
             plans: Semaphore::new(PLANNED_AT_ONCE),
             statements: Statements::new(PREPARED_BYTES),
         }
@@ -78,15 +82,15 @@ impl Queries {
     }
 
     async fn run(&self, statement: Statement) -> Answer {
-        let turn = Arc::clone(&self.turns).acquire_owned().await;
-        let turn = turn.map_err(failed)?;
-        answers::run(
-            Arc::clone(&self.database),
-            statement,
-            self.stalled_after,
-            turn,
-        )
-        .await
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        let place = place.map_err(|_| {
+            Status::resource_exhausted(format!(
+                "{MAX_OPEN_ANSWERS} answers are open, and no more are; take their rows, or close them"
+            ))
+        })?;
+        let turns = Turns::first(Arc::clone(&self.turns), place).await?;
+        let database = Arc::clone(&self.database);
+        answers::run(database, statement, self.stalled_after, turns).await
     }
 }
 
