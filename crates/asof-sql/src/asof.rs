@@ -7,7 +7,9 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
+use asof_align::{Pick, Rule, Span};
 use datafusion::arrow::datatypes::{DataType, IntervalMonthDayNanoType};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{
@@ -28,82 +30,82 @@ use crate::topic::RECORDING;
 /// The function that marks the condition of an as-of join.
 pub(crate) const MATCH: &str = "__asof_match";
 
-/// Which message of the right side matches one of the left.
+/// Which rows of the right side match one of the left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Direction {
-    /// The last one before it; including the same time if `or_equal`.
-    Backward { or_equal: bool },
-    /// The first one after it; including the same time if `or_equal`.
-    Forward { or_equal: bool },
-    /// The nearest one; of two equally near, the earlier.
-    Nearest,
-    /// Interpolated between the last one and the next.
-    Between,
-    /// All of a time range, given by its ends in nanoseconds from the time of the left one.
-    Window { from: i64, to: i64 },
+pub(crate) enum How {
+    /// One, or a value between two.
+    One(Rule),
+    /// All in a span of time around it.
+    All(Span),
 }
 
-impl Direction {
-    pub fn parse(name: &str) -> Option<Self> {
-        Some(match name {
-            ">=" => Direction::Backward { or_equal: true },
-            ">" => Direction::Backward { or_equal: false },
-            "<=" => Direction::Forward { or_equal: true },
-            "<" => Direction::Forward { or_equal: false },
-            "nearest" => Direction::Nearest,
-            "between" => Direction::Between,
-            other => {
-                let (from, to) = other.strip_prefix("window ")?.split_once(' ')?;
-                Direction::Window {
-                    from: from.parse().ok()?,
-                    to: to.parse().ok()?,
-                }
-            }
-        })
+impl How {
+    /// By its word, and the largest distance in nanoseconds.
+    pub fn parse(word: &str, tolerance: Option<i64>) -> Option<Self> {
+        if let Some(ends) = word.strip_prefix("window ") {
+            let (from, to) = ends.split_once(' ')?;
+            return Some(How::All(Span {
+                from: from.parse().ok()?,
+                to: to.parse().ok()?,
+            }));
+        }
+        let rule = Rule::new(word.parse::<Pick>().ok()?);
+        Some(How::One(match tolerance {
+            None => rule,
+            Some(nanos) => rule.within(Duration::from_nanos(u64::try_from(nanos).ok()?)),
+        }))
     }
 
-    /// The name, which [`Direction::parse`] accepts.
-    pub fn name(self) -> String {
+    /// The word, which [`How::parse`] accepts.
+    pub fn word(self) -> String {
         match self {
-            Direction::Backward { or_equal: true } => ">=".to_owned(),
-            Direction::Backward { or_equal: false } => ">".to_owned(),
-            Direction::Forward { or_equal: true } => "<=".to_owned(),
-            Direction::Forward { or_equal: false } => "<".to_owned(),
-            Direction::Nearest => "nearest".to_owned(),
-            Direction::Between => "between".to_owned(),
-            Direction::Window { from, to } => format!("window {from} {to}"),
+            How::One(rule) => rule.pick().word().to_owned(),
+            How::All(Span { from, to }) => format!("window {from} {to}"),
         }
+    }
+
+    /// The largest distance in nanoseconds.
+    pub fn tolerance(self) -> Option<i64> {
+        let How::One(rule) = self else { return None };
+        let nanos = rule.tolerance()?.as_nanos();
+        Some(i64::try_from(nanos).unwrap_or(i64::MAX))
+    }
+
+    /// Whether a row lies between two messages.
+    pub fn is_between(self) -> bool {
+        matches!(self, How::One(rule) if rule.pick() == Pick::Interpolate)
     }
 
     /// The same seen from the other side.
     fn swapped(self) -> Self {
         match self {
-            Direction::Backward { or_equal } => Direction::Forward { or_equal },
-            Direction::Forward { or_equal } => Direction::Backward { or_equal },
-            Direction::Nearest => Direction::Nearest,
-            Direction::Between => Direction::Between,
-            Direction::Window { from, to } => Direction::Window {
-                from: to.saturating_neg(),
-                to: from.saturating_neg(),
-            },
+            How::All(span) => How::All(span.swapped()),
+            How::One(rule) => {
+                let other = match rule.pick() {
+                    Pick::Last => Pick::Next,
+                    Pick::Next => Pick::Last,
+                    Pick::Before => Pick::After,
+                    Pick::After => Pick::Before,
+                    both => both,
+                };
+                How::One(match rule.tolerance() {
+                    Some(tolerance) => Rule::new(other).within(tolerance),
+                    None => Rule::new(other),
+                })
+            }
         }
     }
 }
 
-impl fmt::Display for Direction {
+impl fmt::Display for How {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Direction::Backward { or_equal: true } => "last at or before",
-            Direction::Backward { or_equal: false } => "last before",
-            Direction::Forward { or_equal: true } => "first at or after",
-            Direction::Forward { or_equal: false } => "first after",
-            Direction::Nearest => "nearest",
-            Direction::Between => "between the last and the next",
-            Direction::Window { from, to } => {
+        match self {
+            How::One(rule) => rule.pick().fmt(f),
+            How::All(Span { from, to }) => {
                 let seconds = |nanos: &i64| *nanos as f64 * 1e-9;
-                return write!(f, "all from {} s to {} s", seconds(from), seconds(to));
+                write!(f, "all from {} s to {} s", seconds(from), seconds(to))
             }
-        })
+        }
     }
 }
 
@@ -114,9 +116,7 @@ pub(crate) struct AsofJoin {
     pub right: LogicalPlan,
     pub left_time: Expr,
     pub right_time: Expr,
-    pub direction: Direction,
-    /// In nanoseconds.
-    pub tolerance: Option<i64>,
+    pub how: How,
     /// Expressions of both sides that have to be equal.
     pub on: Vec<(Expr, Expr)>,
     pub schema: DFSchemaRef,
@@ -124,7 +124,7 @@ pub(crate) struct AsofJoin {
 
 impl PartialOrd for AsofJoin {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        (self.direction, self.tolerance).partial_cmp(&(other.direction, other.tolerance))
+        self.how.partial_cmp(&other.how)
     }
 }
 
@@ -153,14 +153,12 @@ impl UserDefinedLogicalNodeCore for AsofJoin {
         write!(
             f,
             "AsofJoin: {} of {} by {}",
-            self.direction, self.right_time, self.left_time
+            self.how, self.right_time, self.left_time
         )?;
-        if let Some(tolerance) = self.tolerance {
-            write!(
-                f,
-                ", within {:?}",
-                std::time::Duration::from_nanos(tolerance.unsigned_abs())
-            )?;
+        if let How::One(rule) = self.how
+            && let Some(tolerance) = rule.tolerance()
+        {
+            write!(f, ", within {tolerance:?}")?;
         }
         for (left, right) in &self.on {
             write!(f, ", {left} = {right}")?;
@@ -180,14 +178,13 @@ impl UserDefinedLogicalNodeCore for AsofJoin {
         while let (Some(one), Some(other)) = (exprs.next(), exprs.next()) {
             on.push((one, other));
         }
-        let schema = joined_schema(left.schema(), right.schema(), self.direction)?;
+        let schema = joined_schema(left.schema(), right.schema(), self.how)?;
         Ok(AsofJoin {
             left,
             right,
             left_time,
             right_time,
-            direction: self.direction,
-            tolerance: self.tolerance,
+            how: self.how,
             on,
             schema,
         })
@@ -238,7 +235,7 @@ impl AnalyzerRule for AsofRule {
         let found = plan.transform_up_with_subqueries(|plan| match plan {
             LogicalPlan::Join(join) if is_asof(&join) => {
                 let join = asof_of(join)?;
-                let is_between = join.direction == Direction::Between;
+                let is_between = join.how.is_between();
                 let left = join.left.schema().fields().len();
                 let right = Arc::clone(join.right.schema());
                 let node: Arc<dyn UserDefinedLogicalNode> = Arc::new(join);
@@ -273,8 +270,8 @@ fn renamed(plan: LogicalPlan, left: usize, right: &DFSchema) -> Result<LogicalPl
 const BETWEEN: &str = "__between";
 
 /// The columns of both sides, the right ones null where nothing matches.
-fn joined_schema(left: &DFSchema, right: &DFSchema, direction: Direction) -> Result<DFSchemaRef> {
-    if direction != Direction::Between {
+fn joined_schema(left: &DFSchema, right: &DFSchema, how: How) -> Result<DFSchemaRef> {
+    if !how.is_between() {
         let schema = build_join_schema(left, right, &JoinType::Left)?;
         return Ok(Arc::new(schema));
     }
@@ -339,16 +336,17 @@ fn asof_of(join: Join) -> Result<AsofJoin> {
     let Some([one, other, how, tolerance]) = arguments else {
         return plan_err!("an ASOF JOIN needs a MATCH_CONDITION");
     };
-    let direction = text_of(&how).and_then(|how| Direction::parse(&how));
-    let Some(direction) = direction else {
+    let tolerance = tolerance_of(&tolerance)?;
+    let how = text_of(&how).and_then(|word| How::parse(&word, tolerance));
+    let Some(how) = how else {
         return plan_err!("an ASOF JOIN compares two times");
     };
-    let (left_time, right_time, direction) = if is_of(&one, left.schema())
+    let (left_time, right_time, how) = if is_of(&one, left.schema())
         && is_of(&other, right.schema())
     {
-        (one, other, direction)
+        (one, other, how)
     } else if is_of(&other, left.schema()) && is_of(&one, right.schema()) {
-        (other, one, direction.swapped())
+        (other, one, how.swapped())
     } else {
         return plan_err!("MATCH_CONDITION compares a time of each side, not {one} with {other}");
     };
@@ -358,21 +356,19 @@ fn asof_of(join: Join) -> Result<AsofJoin> {
             return plan_err!("MATCH_CONDITION compares times, and {time} is {found}");
         }
     }
-    let tolerance = tolerance_of(&tolerance)?;
     on.extend(same_recording(
         &left_time,
         left.schema(),
         right.schema(),
         &on,
     ));
-    let schema = joined_schema(left.schema(), right.schema(), direction)?;
+    let schema = joined_schema(left.schema(), right.schema(), how)?;
     Ok(AsofJoin {
         left,
         right,
         left_time,
         right_time,
-        direction,
-        tolerance,
+        how,
         on,
         schema,
     })

@@ -2,29 +2,30 @@
 
 use std::sync::Arc;
 
+use asof_align::between::{number, rotation, time};
+
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, StructArray};
+use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
     ArrowPrimitiveType, DataType, Fields, Float32Type, Float64Type, TimeUnit,
     TimestampNanosecondType,
 };
 use datafusion::common::Result;
-use nalgebra::{Quaternion, UnitQuaternion};
 
 /// Interpolates each row between the first and the second: floats and times linearly, rotations along the arc. Values that
 /// cannot be interpolated (texts, integers, lists) are those of the first, which were known by then.
 pub(crate) fn between(first: &ArrayRef, second: &ArrayRef, parts: &[f64]) -> Result<ArrayRef> {
     Ok(match first.data_type() {
-        DataType::Float64 => Arc::new(numbers::<Float64Type>(first, second, parts, &linear)),
+        DataType::Float64 => Arc::new(numbers::<Float64Type>(first, second, parts, &number)),
         DataType::Float32 => Arc::new(numbers::<Float32Type>(
             first,
             second,
             parts,
-            &|a, b, part| linear(a.into(), b.into(), part) as f32,
+            &|a, b, part| number(a.into(), b.into(), part) as f32,
         )),
         DataType::Timestamp(TimeUnit::Nanosecond, zone) => {
-            let step = |a: i64, b: i64, part: f64| {
-                a.saturating_add((b.saturating_sub(a) as f64 * part).round() as i64)
-            };
+            // Between two of them, so it is one too.
+            let step = |a: i64, b: i64, part: f64| time(a.into(), b.into(), part) as i64;
             let times = numbers::<TimestampNanosecondType>(first, second, parts, &step);
             Arc::new(times.with_timezone_opt(zone.clone()))
         }
@@ -49,15 +50,6 @@ pub(crate) fn between(first: &ArrayRef, second: &ArrayRef, parts: &[f64]) -> Res
     })
 }
 
-/// Equal values stay the same, including infinities.
-fn linear(a: f64, b: f64, part: f64) -> f64 {
-    if a.to_bits() == b.to_bits() {
-        a
-    } else {
-        a + (b - a) * part
-    }
-}
-
 fn numbers<T: ArrowPrimitiveType>(
     first: &ArrayRef,
     second: &ArrayRef,
@@ -73,52 +65,49 @@ fn numbers<T: ArrowPrimitiveType>(
     .collect()
 }
 
-/// Structs of x, y, z and w are rotations.
+/// Structs of x, y, z and w, all of one width, are rotations.
 fn rotations(
     fields: &Fields,
     one: &StructArray,
     other: &StructArray,
     parts: &[f64],
 ) -> Result<Option<ArrayRef>> {
-    let is_float = |field: &str, at: usize| {
-        fields[at].name() == field && *fields[at].data_type() == DataType::Float64
-    };
-    let is_rotation = fields.len() == 4
-        && ["x", "y", "z", "w"]
+    let names = fields.iter().map(|field| field.name().as_str());
+    let is_rotation = names.eq(["x", "y", "z", "w"])
+        && matches!(fields[0].data_type(), DataType::Float32 | DataType::Float64)
+        && fields
             .iter()
-            .zip(0..)
-            .all(|(name, at)| is_float(name, at));
+            .all(|field| field.data_type() == fields[0].data_type());
     if !is_rotation {
         return Ok(None);
     }
-    let value = |array: &StructArray, at: usize, row: usize| {
-        let column = array.column(at).as_primitive::<Float64Type>();
-        column.is_valid(row).then(|| column.value(row))
+    let wide = |array: &StructArray| -> Result<Vec<ArrayRef>> {
+        let columns = array.columns().iter();
+        columns
+            .map(|column| Ok(cast(column, &DataType::Float64)?))
+            .collect()
     };
-    let rotation = |array: &StructArray, row: usize| {
-        let [x, y, z, w] = [0, 1, 2, 3].map(|at| value(array, at, row));
-        UnitQuaternion::try_new(Quaternion::new(w?, x?, y?, z?), f64::EPSILON)
+    let (from, to) = (wide(one)?, wide(other)?);
+    let numbers = |columns: &[ArrayRef], row: usize| -> [Option<f64>; 4] {
+        std::array::from_fn(|at| {
+            let column = columns[at].as_primitive::<Float64Type>();
+            column.is_valid(row).then(|| column.value(row))
+        })
     };
+    let whole = |[x, y, z, w]: [Option<f64>; 4]| Some([x?, y?, z?, w?]);
     let row = |row: usize| -> [Option<f64>; 4] {
-        let as_it_is = || [0, 1, 2, 3].map(|at| value(one, at, row));
-        let pair = rotation(one, row).zip(rotation(other, row));
-        let Some((a, b)) = pair.filter(|_| parts[row] > 0.0) else {
-            return as_it_is();
-        };
-        match a.try_slerp(&b, parts[row], 1e-9) {
-            Some(found) => {
-                let at = found.coords;
-                [Some(at.x), Some(at.y), Some(at.z), Some(at.w)]
-            }
-            None => as_it_is(),
+        let (a, b) = (numbers(&from, row), numbers(&to, row));
+        match whole(a).zip(whole(b)).filter(|_| parts[row] > 0.0) {
+            Some((a, b)) => rotation(a, b, parts[row]).map(Some),
+            None => a,
         }
     };
     let rows: Vec<[Option<f64>; 4]> = (0..one.len()).map(row).collect();
-    let column = |at: usize| -> ArrayRef {
+    let column = |at: usize| -> Result<ArrayRef> {
         let values: PrimitiveArray<Float64Type> = rows.iter().map(|row| row[at]).collect();
-        Arc::new(values)
+        Ok(cast(&values, fields[at].data_type())?)
     };
-    let columns = (0..4).map(column).collect();
+    let columns = (0..4).map(column).collect::<Result<_>>()?;
     let nulls = one.nulls().cloned();
     Ok(Some(Arc::new(StructArray::try_new(
         fields.clone(),

@@ -4,6 +4,7 @@
 //! - `resample(a, b, 10, 'last')`: the topics at each instant of a grid of this many hertz.
 //! - `points(a)`: its argument may be written as a table.
 
+use asof_align::{On, Pick, Span};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::catalog::SchemaProvider as _;
 use datafusion::sql::sqlparser::ast::{
@@ -13,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
-use crate::asof::{Direction, MATCH, duration_of};
+use crate::asof::{How, MATCH, duration_of};
 use crate::error::SqlError;
 use crate::tables::Tables;
 use crate::times::{TIME, TIMES};
@@ -22,7 +23,7 @@ use crate::topic::{LOG_TIME, STAMP};
 const WINDOW_FORM: &str = "window_join takes two tables and the ends of the window from the first one's time: \
     window_join(bumper, imu, '-500ms', '0s'), and optionally the time to join by, 'stamp' or 'log_time'";
 const RESAMPLE_FORM: &str = "resample takes tables, a rate, and a method: resample(odom, imu, 10, 'last'), with 'last', 'next', \
-    'nearest' or 'interpolate', and optionally a tolerance, '500ms', and the time, 'stamp' or 'log_time'";
+    'before', 'after', 'nearest' or 'interpolate', and optionally a tolerance, '500ms', and the time, 'stamp' or 'log_time'";
 
 /// Rewrites a call for the planner; leaves everything else unchanged.
 pub(crate) fn rewrite(
@@ -151,12 +152,12 @@ fn window_join(
         [time] => time_column(time, WINDOW_FORM)?,
         _ => return Err(SqlError::query(WINDOW_FORM)),
     };
-    let how = Direction::Window { from, to };
+    let how = How::All(Span { from, to });
     Ok(format!(
         "({} LEFT JOIN {} ON {})",
         left.factor(),
         right.factor(),
-        matching(&left.time(time), &right.time(time), how, None)
+        matching(&left.time(time), &right.time(time), &how.word(), None)
     ))
 }
 
@@ -182,12 +183,12 @@ fn resample(
     }
     let mut rest = arguments[rate + 1..].iter();
     let how = rest.next().map(|how| text_of(how.value));
-    let direction = match how.as_ref().map(Option::as_deref) {
-        None | Some(Some("last")) => Direction::Backward { or_equal: true },
-        Some(Some("next")) => Direction::Forward { or_equal: true },
-        Some(Some("nearest")) => Direction::Nearest,
-        Some(Some("interpolate" | "linear")) => Direction::Between,
-        _ => return Err(SqlError::query(RESAMPLE_FORM)),
+    let pick = match how {
+        None => Pick::Last,
+        Some(word) => {
+            let pick = word.and_then(|word| word.parse().ok());
+            pick.ok_or_else(|| SqlError::query(RESAMPLE_FORM))?
+        }
     };
     let (mut within, mut time) = (None, LOG_TIME);
     for argument in rest {
@@ -201,7 +202,7 @@ fn resample(
     let mut text = format!("({TIMES}({}) AS {}", arguments[rate].value, quoted(grid));
     let instant = format!("{}.{TIME}", quoted(grid));
     for topic in &topics {
-        let condition = matching(&instant, &topic.time(time), direction, within);
+        let condition = matching(&instant, &topic.time(time), pick.word(), within);
         text.extend([" LEFT JOIN ", &topic.factor(), " ON ", &condition]);
     }
     text.push(')');
@@ -243,9 +244,9 @@ fn tables_of(argument: &Argument<'_>, tables: &Tables) -> Result<Vec<Named>, Sql
 }
 
 /// The condition that the analyzer turns into a join.
-fn matching(left: &str, right: &str, how: Direction, within: Option<i64>) -> String {
+fn matching(left: &str, right: &str, how: &str, within: Option<i64>) -> String {
     let within = within.map_or_else(|| "NULL".to_owned(), |nanos| format!("'{nanos}ns'"));
-    format!("{MATCH}({left}, {right}, '{}', {within})", how.name())
+    format!("{MATCH}({left}, {right}, '{how}', {within})")
 }
 
 /// A name, quoted for a query.
@@ -272,11 +273,8 @@ fn text_of(value: &Expr) -> Option<String> {
 }
 
 fn time_column(argument: &Argument<'_>, form: &str) -> Result<&'static str, SqlError> {
-    match name_of(argument.value).as_deref() {
-        Some(STAMP) => Ok(STAMP),
-        Some(LOG_TIME) => Ok(LOG_TIME),
-        _ => Err(SqlError::query(form)),
-    }
+    let on = name_of(argument.value).and_then(|word| word.parse::<On>().ok());
+    on.map(On::word).ok_or_else(|| SqlError::query(form))
 }
 
 /// A duration in nanoseconds: `'-500ms'`, or an interval.

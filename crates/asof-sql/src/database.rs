@@ -41,7 +41,7 @@ use crate::right::StampsGoBack;
 use crate::scan::FirstInTime;
 use crate::tables::Tables;
 use crate::transforms::RecordingOfRow;
-use crate::{known, points, rewrite, times, transforms};
+use crate::{instants, known, points, rewrite, times, transforms};
 
 /// How queries run.
 #[derive(Debug, Clone)]
@@ -286,8 +286,9 @@ impl QueryRows<'_> {
             }
             Err(error) => error,
         };
-        if let Some(topic) = topic_without_order(&error) {
-            self.database.shared.tell_stamps_go_back(&topic);
+        let disorder = disorder_in(&error);
+        if let Some(StampsGoBack { topic }) = &disorder {
+            self.database.shared.tell_stamps_go_back(topic);
             if !self.has_begun {
                 match self.database.start(&self.sql, &self.parameters) {
                     Ok(running) => {
@@ -298,6 +299,8 @@ impl QueryRows<'_> {
                 }
             }
         }
+        // Without the code that it had between processes.
+        let error = disorder.map_or(error, |found| DataFusionError::External(Box::new(found)));
         Some(Err(self.database.failed(&error, &self.sql)))
     }
 }
@@ -315,15 +318,13 @@ impl Iterator for QueryRows<'_> {
     }
 }
 
-/// The topic whose stamps go back, if that is the cause of an error.
-fn topic_without_order(error: &DataFusionError) -> Option<String> {
-    let cause = match error.find_root() {
-        DataFusionError::External(cause) => cause,
-        // A cluster returns only the message.
-        other => return StampsGoBack::in_text(&other.to_string()),
-    };
-    let found = cause.downcast_ref::<StampsGoBack>()?;
-    Some(found.topic.clone())
+/// Whether stamps go back, if that is the cause of an error.
+fn disorder_in(error: &DataFusionError) -> Option<StampsGoBack> {
+    match error.find_root() {
+        DataFusionError::External(cause) => cause.downcast_ref::<StampsGoBack>().cloned(),
+        // A cluster returns only texts.
+        other => StampsGoBack::of_code(&other.to_string()),
+    }
 }
 
 /// Sends rows until the receiver is dropped.
@@ -502,7 +503,7 @@ impl Database {
 
     fn parsed(&self, sql: &str) -> Result<Statement, SqlError> {
         let tables = self.followed().map_err(|error| self.failed(&error, sql))?;
-        rewrite::parse(sql, self.shared.range(), &tables)
+        rewrite::parse(sql, &self.shared, &tables)
     }
 
     /// A statement as a read-only plan.
@@ -622,6 +623,7 @@ impl Database {
         known::register(&self.context, &self.shared);
         points::register(&self.context, &self.shared);
         times::register(&self.context, &self.shared);
+        instants::register(&self.context, &self.shared);
         Ok(())
     }
 

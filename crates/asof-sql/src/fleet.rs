@@ -235,7 +235,7 @@ impl Fleet {
                 return None;
             }
         } else if let Ok(whole) = std::fs::canonicalize(&address) {
-            address = whole.to_str()?.to_owned();
+            whole.to_str()?.clone_into(&mut address);
         }
         Some(RecordingAddress {
             name: name.to_owned(),

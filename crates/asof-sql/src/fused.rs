@@ -13,6 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use asof_align::Pick;
 use asof_core::{Batch, Query, Stamp, TimeRange};
 use asof_formats::Recording;
 use datafusion::arrow::array::{
@@ -30,7 +31,7 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
 };
 
-use crate::asof::Direction;
+use crate::asof::How;
 use crate::assemble::{Assembled, Assembler, Shape, external, runs};
 use crate::database::Shared;
 use crate::leaf::{Partitions, decoded, in_order_of, leaf, show_expressions};
@@ -57,8 +58,7 @@ pub(crate) struct AsofScan {
 pub(crate) struct Condition {
     pub left_time: usize,
     pub right_time: usize,
-    pub direction: Direction,
-    pub tolerance: Option<i64>,
+    pub how: How,
 }
 
 impl AsofScan {
@@ -69,10 +69,10 @@ impl AsofScan {
         condition: Condition,
         schema: SchemaRef,
     ) -> Option<Self> {
-        if matches!(
-            condition.direction,
-            Direction::Between | Direction::Window { .. }
-        ) {
+        let How::One(rule) = condition.how else {
+            return None;
+        };
+        if condition.how.is_between() {
             return None;
         }
         let mut fused = if let Some(scan) = left.downcast_ref::<TopicScan>() {
@@ -107,7 +107,8 @@ impl AsofScan {
             let name = &fused.shared.opened(slice.recording).name;
             right.wanted.has_recording(name)
         };
-        if right.fetch().is_some() || !fused.slices.iter().all(is_wanted) {
+        let is_open = right.fetch().is_some() || !right.wanted.relative.is_empty();
+        if is_open || !fused.slices.iter().all(is_wanted) {
             return None;
         }
         let is_by_log_time = times == (LOG_TIME, LOG_TIME);
@@ -124,8 +125,7 @@ impl AsofScan {
             wanted: right.wanted.clone(),
             left_time,
             right_time,
-            direction: condition.direction,
-            tolerance: condition.tolerance,
+            rule,
             is_by_log_time,
         });
         fused.properties = in_order_of(&fused.left, &schema, fused.partitions());
@@ -177,12 +177,11 @@ impl DisplayAs for AsofScan {
             write!(
                 f,
                 "; {} {} by {time}, {}",
-                right.direction,
+                How::One(right.rule),
                 right.shape.topic,
                 decoded(&right.shape)
             )?;
-            if let Some(tolerance) = right.tolerance {
-                let within = std::time::Duration::from_nanos(tolerance.unsigned_abs());
+            if let Some(within) = right.rule.tolerance() {
                 write!(f, ", within {within:?}")?;
             }
         }
@@ -365,7 +364,7 @@ impl Pass {
             let is_open = |rows: &LeftRows| rows.matches[place].len() < rows.batch.num_rows();
             let right = &self.plan.rights[place];
             let is_done = right.is_by_log_time
-                && matches!(right.direction, Direction::Backward { .. })
+                && matches!(right.rule.pick(), Pick::Last | Pick::Before)
                 || end == Stamp::MAX;
             if !is_done && self.waiting.iter().any(is_open) {
                 let after = TimeRange::new(end.plus_nanos(1), right.wanted.range.end);

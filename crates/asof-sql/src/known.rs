@@ -7,6 +7,7 @@ use asof_decode::{Decoder, Projection};
 use datafusion::arrow::array::{
     ArrayRef, DurationNanosecondArray, RecordBatch, StringArray, TimestampNanosecondArray,
 };
+use datafusion::arrow::compute::concat_batches;
 use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::execution::context::SessionContext;
@@ -37,7 +38,7 @@ impl TableFunctionImpl for At {
         let [at] = args.exprs() else {
             return plan_err!("at takes one time: at('+12.5s')");
         };
-        let at = time_of(at, &self.0)?;
+        let at = time_of(at)?;
         let (mut names, mut topics, mut types, mut data) = (vec![], vec![], vec![], vec![]);
         let (mut logged, mut published, mut ages) = (vec![], vec![], vec![]);
         for one in self.0.select(None, &Wanted::default(), &[], None)? {
@@ -45,6 +46,7 @@ impl TableFunctionImpl for At {
                 continue;
             }
             let opened = self.0.opened(one.place);
+            let at = at.resolve(opened.range());
             let known = opened
                 .recording
                 .latest_at(&Topics::All, at)
@@ -86,7 +88,7 @@ impl TableFunctionImpl for At {
     }
 }
 
-/// One topic as of an instant: a row for each recording that had a message by then.
+/// One topic as of an instant: the newest message of all recordings, or where the instant is relative, that of each.
 #[derive(Debug)]
 struct AsOf(Arc<Shared>);
 
@@ -99,25 +101,31 @@ impl TableFunctionImpl for AsOf {
             return plan_err!("FOR SYSTEM_TIME AS OF needs the name of a topic");
         };
         let name = self.0.topic_of(&name)?;
-        let at = time_of(at, &self.0)?;
+        let when = time_of(at)?;
+        // A relative time is another one in each recording, and has a row for each.
+        let is_of_all = !matches!(when, When::At(_));
+        let mut all = Vec::new();
         let topic = TopicTable::new(&self.0, &name, &mut |_| {})?;
         let mut newest: Option<(Stamp, RecordBatch)> = None;
         for Chosen { place, .. } in topic.chosen(&Wanted::default(), &[], None)? {
             let opened = self.0.opened(place);
+            let at = when.resolve(opened.range());
             let topics = Topics::named([&name]);
             let known = opened.recording.latest_at(&topics, at).map_err(external)?;
             let Some(message) = known.get(0) else {
                 continue;
             };
-            if newest
+            if is_of_all {
+                all.push(row(&topic, place, &known)?);
+            } else if newest
                 .as_ref()
                 .is_none_or(|(time, _)| *time < message.log_time)
             {
                 newest = Some((message.log_time, row(&topic, place, &known)?));
             }
         }
-        let empty = || RecordBatch::new_empty(Arc::clone(&topic.schema));
-        table(newest.map_or_else(empty, |(_, batch)| batch))
+        all.extend(newest.map(|(_, batch)| batch));
+        table(concat_batches(&topic.schema, &all)?)
     }
 }
 
@@ -133,19 +141,16 @@ fn row(topic: &TopicTable, recording: usize, known: &Batch) -> Result<RecordBatc
 }
 
 /// A time in a query: a text in any of asof's forms, or a timestamp.
-fn time_of(expr: &Expr, shared: &Shared) -> Result<Stamp> {
+fn time_of(expr: &Expr) -> Result<When> {
     if let Expr::Literal(ScalarValue::TimestampNanosecond(Some(nanos), _), _) = expr {
-        return Ok(Stamp::from_nanos(*nanos));
+        return Ok(When::At(Stamp::from_nanos(*nanos)));
     }
     let Some(text) = text_of(expr) else {
         return plan_err!(
             "a time is a text such as '2024-05-01T12:00:10Z' or '+12.5s', not {expr}"
         );
     };
-    match text.parse::<When>() {
-        Ok(when) => Ok(when.resolve(shared.range())),
-        Err(error) => plan_err!("{error}"),
-    }
+    text.parse::<When>().or_else(|error| plan_err!("{error}"))
 }
 
 fn text_of(expr: &Expr) -> Option<String> {

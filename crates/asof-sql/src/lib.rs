@@ -52,6 +52,7 @@ mod fleet_tables;
 #[cfg(feature = "flight")]
 mod flight;
 mod fused;
+mod instants;
 mod known;
 mod labels;
 mod lags;

@@ -203,7 +203,7 @@ impl View for MeaningTable {
             shared: Arc::clone(&self.shared),
             recording: one.place,
             topics: one.topics,
-            range: wanted.range,
+            range: wanted.range_within(self.shared.opened(one.place).range()),
             each: self.each,
         };
         chosen.into_iter().map(part).collect()

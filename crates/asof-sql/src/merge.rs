@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use asof_align::{Match, Missing};
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, TimestampNanosecondArray,
     new_null_array,
@@ -27,9 +28,9 @@ use datafusion::physical_plan::{
 use futures_util::StreamExt;
 use tokio::sync::mpsc::Sender;
 
-use crate::asof::Direction;
+use crate::asof::How;
 use crate::between::between;
-use crate::matching::{Known, Match, RowAt};
+use crate::matching::{Batches, Key, RowAt};
 use crate::windows::Windows;
 
 /// Bytes of the right side that are held until their matches are sent.
@@ -43,25 +44,19 @@ pub(crate) struct AsofJoinExec {
     pub left_time: Arc<dyn PhysicalExpr>,
     pub right_time: Arc<dyn PhysicalExpr>,
     pub keys: Vec<(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)>,
-    pub direction: Direction,
-    pub tolerance: Option<i64>,
+    pub how: How,
     pub schema: SchemaRef,
     properties: Arc<PlanProperties>,
 }
 
 impl AsofJoinExec {
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "a plan node is made of its parts"
-    )]
     pub fn new(
         left: Arc<dyn ExecutionPlan>,
         right: Arc<dyn ExecutionPlan>,
         left_time: Arc<dyn PhysicalExpr>,
         right_time: Arc<dyn PhysicalExpr>,
         keys: Vec<(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)>,
-        direction: Direction,
-        tolerance: Option<i64>,
+        how: How,
         schema: SchemaRef,
     ) -> Self {
         let properties = PlanProperties::new(
@@ -76,8 +71,7 @@ impl AsofJoinExec {
             left_time,
             right_time,
             keys,
-            direction,
-            tolerance,
+            how,
             schema,
             properties: Arc::new(properties),
         }
@@ -99,9 +93,9 @@ impl DisplayAs for AsofJoinExec {
         write!(
             f,
             "AsofJoinExec: {} of {} by {}",
-            self.direction, self.right_time, self.left_time
+            self.how, self.right_time, self.left_time
         )?;
-        if let Some(tolerance) = self.tolerance {
+        if let Some(tolerance) = self.how.tolerance() {
             write!(f, ", within {tolerance} ns")?;
         }
         for (left, right) in &self.keys {
@@ -163,8 +157,7 @@ impl ExecutionPlan for AsofJoinExec {
             Arc::clone(&self.left_time),
             Arc::clone(&self.right_time),
             self.keys.clone(),
-            self.direction,
-            self.tolerance,
+            self.how,
             Arc::clone(&self.schema),
         )))
     }
@@ -212,20 +205,24 @@ impl ExecutionPlan for AsofJoinExec {
         };
         let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.schema), 2);
         let sender = builder.tx();
-        if let Direction::Window { from, to } = self.direction {
-            let windows = Windows::new(left, right, (from, to), joined, memory);
-            builder.spawn(windows.run(sender));
-        } else {
-            let merge = Merge {
-                left,
-                right,
-                known: Known::new(self.direction, self.tolerance),
-                joined,
-                memory,
-                coming: None,
-                is_over: false,
-            };
-            builder.spawn(merge.run(sender));
+        match self.how {
+            How::All(span) => {
+                let windows = Windows::new(left, right, span, joined, memory);
+                builder.spawn(windows.run(sender));
+            }
+            How::One(rule) => {
+                let merge = Merge {
+                    left,
+                    right,
+                    known: asof_align::Merge::new(rule),
+                    batches: Batches::default(),
+                    joined,
+                    memory,
+                    coming: None,
+                    is_over: false,
+                };
+                builder.spawn(merge.run(sender));
+            }
         }
         Ok(builder.build())
     }
@@ -243,7 +240,7 @@ pub(crate) struct Side {
 pub(crate) struct Keyed {
     pub batch: RecordBatch,
     times: TimestampNanosecondArray,
-    keys: Option<Vec<OwnedRow>>,
+    keys: Option<Vec<Option<OwnedRow>>>,
 }
 
 impl Keyed {
@@ -255,8 +252,17 @@ impl Keyed {
         self.batch.get_array_memory_size()
     }
 
-    pub fn key(&self, row: usize) -> Option<OwnedRow> {
-        self.keys.as_ref().map(|keys| keys[row].clone())
+    /// What has to be equal; `None` where a part of it is NULL.
+    pub fn key(&self, row: usize) -> Option<Key> {
+        match &self.keys {
+            None => Some(Key::Any),
+            Some(keys) => keys[row].clone().map(Key::Of),
+        }
+    }
+
+    /// The time and the key of a row that can match.
+    pub fn matchable(&self, row: usize) -> Option<(i64, Key)> {
+        self.time(row).zip(self.key(row))
     }
 }
 
@@ -290,7 +296,12 @@ impl Side {
                 .map(|key| key.evaluate(&batch)?.into_array(rows))
                 .collect::<Result<Vec<ArrayRef>>>()?;
             let converted = self.converter.convert_columns(&columns)?;
-            Some(converted.iter().map(|row| row.owned()).collect())
+            let is_whole = |row: usize| columns.iter().all(|column| !column.is_null(row));
+            let keys = converted.iter().enumerate();
+            Some(
+                keys.map(|(row, key)| is_whole(row).then(|| key.owned()))
+                    .collect(),
+            )
         };
         Ok(Keyed {
             times: times.as_primitive::<TimestampNanosecondType>().clone(),
@@ -303,7 +314,8 @@ impl Side {
 struct Merge {
     left: Side,
     right: Side,
-    known: Known,
+    known: asof_align::Merge<Key, RowAt>,
+    batches: Batches,
     joined: Joined,
     memory: MemoryReservation,
     /// Rows of the right side that have arrived and are not added yet.
@@ -317,19 +329,19 @@ impl Merge {
             let mut done = 0;
             let mut matches = Vec::with_capacity(left.batch.num_rows());
             for row in 0..left.batch.num_rows() {
-                let Some(time) = left.time(row) else {
-                    matches.push(None);
+                let Some((time, key)) = left.matchable(row) else {
+                    matches.push(Match::Missing(Missing::Nothing));
                     continue;
                 };
-                let key = left.key(row);
-                while self.needs_more(key.as_ref(), time) {
+                while self.needs_more(&key, time) {
                     let Some(batch) = self.right.next().await? else {
                         self.is_over = true;
                         break;
                     };
+                    self.batches.begin();
                     self.coming = Some((batch, 0));
                     // Matches so far are sent, so that they keep no batch of the right side alive.
-                    if self.known.bytes() > MOST_HELD
+                    if self.batches.bytes() > MOST_HELD
                         && !self
                             .hand_out(&left, &mut done, &mut matches, &sender)
                             .await?
@@ -337,7 +349,7 @@ impl Merge {
                         return Ok(());
                     }
                 }
-                matches.push(self.known.choose(key.as_ref(), time));
+                matches.push(self.known.pick(&key, time).map(|place| *place));
             }
             if !self
                 .hand_out(&left, &mut done, &mut matches, &sender)
@@ -350,18 +362,17 @@ impl Merge {
     }
 
     /// Adds arrived rows of the right side as far as this row needs them. Returns whether there may be more.
-    fn needs_more(&mut self, key: Option<&OwnedRow>, time: i64) -> bool {
+    fn needs_more(&mut self, key: &Key, time: i64) -> bool {
         let Some((batch, at)) = &mut self.coming else {
             return !self.is_over;
         };
         while *at < batch.batch.num_rows() {
-            let next = batch.time(*at);
-            // Rows without a time are at the end, and match nothing.
-            if next.is_some_and(|next| !self.known.needs(key, time, next)) {
-                return false;
-            }
-            if let Some(next) = next {
-                self.known.add(batch.key(*at), next, &batch.batch, *at);
+            if let Some((next, own)) = batch.matchable(*at) {
+                if !self.known.needs(key, time, next) {
+                    return false;
+                }
+                let place = self.batches.hold(&batch.batch, *at);
+                self.known.add(own, next, place);
             }
             *at += 1;
         }
@@ -374,7 +385,7 @@ impl Merge {
         &mut self,
         left: &Keyed,
         done: &mut usize,
-        matches: &mut Vec<Option<Match>>,
+        matches: &mut Vec<Match<RowAt>>,
         sender: &Sender<Result<RecordBatch>>,
     ) -> Result<bool> {
         if !matches.is_empty() {
@@ -386,24 +397,36 @@ impl Merge {
                 return Ok(false);
             }
         }
-        self.known.tidy();
+        self.batches.retain(self.known.values());
         let sides = self.coming.iter().map(|(batch, _)| batch).chain([left]);
         let sides: usize = sides.map(Keyed::bytes).sum();
-        self.memory.try_resize(sides + self.known.bytes())?;
+        let places = self.known.values().count() * size_of::<(i64, RowAt)>();
+        self.memory
+            .try_resize(sides + self.batches.bytes() + places)?;
         Ok(true)
     }
 
     /// The left rows beside their matches.
-    fn join(&self, left: &RecordBatch, matches: &[Option<Match>]) -> Result<RecordBatch> {
-        let place = |found: &Option<Match>| found.map(|found| found.place);
+    fn join(&self, left: &RecordBatch, matches: &[Match<RowAt>]) -> Result<RecordBatch> {
+        let place = |found: &Match<RowAt>| match found {
+            Match::Found(one) => Some(one.value),
+            Match::Between { before, .. } => Some(before.value),
+            Match::Missing(_) => None,
+        };
         let places: Vec<Option<RowAt>> = matches.iter().map(place).collect();
-        let batches = &self.known.batches;
-        let mut columns = self.joined.taken(batches, &places)?;
-        if self.known.direction == Direction::Between {
-            let next = |found: &Option<Match>| found.map(|found| found.next.0);
+        let mut columns = self.joined.taken(&self.batches, &places)?;
+        let is_between = |found: &Match<RowAt>| matches!(found, Match::Between { .. });
+        if matches.iter().any(is_between) {
+            let next = |found: &Match<RowAt>| match found {
+                Match::Between { after, .. } => Some(after.value),
+                other => place(other),
+            };
             let places: Vec<Option<RowAt>> = matches.iter().map(next).collect();
-            let later = self.joined.taken(batches, &places)?;
-            let part = |found: &Option<Match>| found.map_or(0.0, |found| found.next.1);
+            let later = self.joined.taken(&self.batches, &places)?;
+            let part = |found: &Match<RowAt>| match found {
+                Match::Between { fraction, .. } => *fraction,
+                _ => 0.0,
+            };
             let parts: Vec<f64> = matches.iter().map(part).collect();
             for (column, later) in columns.iter_mut().zip(&later) {
                 *column = between(column, later, &parts)?;
@@ -423,11 +446,7 @@ pub(crate) struct Joined {
 
 impl Joined {
     /// The columns of the right side at these positions; null where there is none.
-    pub fn taken(
-        &self,
-        batches: &HashMap<u64, RecordBatch>,
-        places: &[Option<RowAt>],
-    ) -> Result<Vec<ArrayRef>> {
+    pub fn taken(&self, batches: &Batches, places: &[Option<RowAt>]) -> Result<Vec<ArrayRef>> {
         let mut used: Vec<&RecordBatch> = Vec::new();
         let mut numbers: HashMap<u64, usize> = HashMap::new();
         let mut rows = Vec::with_capacity(places.len());
@@ -436,7 +455,7 @@ impl Joined {
                 None => (0, 0),
                 Some(place) => {
                     let number = *numbers.entry(place.batch).or_insert_with(|| {
-                        used.push(&batches[&place.batch]);
+                        used.push(batches.get(place.batch));
                         used.len()
                     });
                     (number, place.row)

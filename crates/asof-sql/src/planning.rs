@@ -198,8 +198,7 @@ impl ExtensionPlanner for AsofExtension {
             let condition = Condition {
                 left_time: times.0,
                 right_time: times.1,
-                direction: join.direction,
-                tolerance: join.tolerance,
+                how: join.how,
             };
             let (left, right) = (absorbed(left), absorbed(right));
             let right = right.downcast_ref::<TopicScan>();
@@ -219,8 +218,7 @@ impl ExtensionPlanner for AsofExtension {
             left_time,
             right_time,
             keys,
-            join.direction,
-            join.tolerance,
+            join.how,
             schema,
         );
         Ok(Some(Arc::new(exec)))

@@ -2,16 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use asof_core::{Stamp, TimeRange};
+use asof_core::{Stamp, TimeRange, When};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown};
 
+use crate::instants::relative_of;
 use crate::topic::{LOG_TIME, RECORDING, STAMP};
 
 /// The wanted rows, as far as times and recordings determine them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub range: TimeRange,
+    /// Comparisons of the log time with times relative to the recording.
+    pub relative: Vec<(Operator, When)>,
     /// Names of recordings; `None` for all.
     pub recordings: Option<BTreeSet<String>>,
     /// Rows with other stamps are not wanted, but may be included: the caller filters each row.
@@ -22,6 +25,7 @@ impl Default for Wanted {
     fn default() -> Self {
         Wanted {
             range: TimeRange::ALL,
+            relative: Vec::new(),
             recordings: None,
             stamps: TimeRange::ALL,
         }
@@ -82,13 +86,9 @@ impl Wanted {
                     }
                     fits
                 }
-                _ => match (column_of(left), &**right, column_of(right), &**left) {
-                    (Some(column), Expr::Literal(value, _), _, _) => {
-                        self.compare(column, *op, value)
-                    }
-                    (_, _, Some(column), Expr::Literal(value, _)) => {
-                        op.swap().is_some_and(|op| self.compare(column, op, value))
-                    }
+                _ => match (column_of(left), column_of(right)) {
+                    (Some(column), _) => self.bound(column, *op, right),
+                    (_, Some(column)) => op.swap().is_some_and(|op| self.bound(column, op, left)),
                     _ => false,
                 },
             },
@@ -96,14 +96,9 @@ impl Wanted {
                 let Some(column) = column_of(&between.expr) else {
                     return false;
                 };
-                let (Expr::Literal(low, _), Expr::Literal(high, _)) =
-                    (&*between.low, &*between.high)
-                else {
-                    return false;
-                };
                 let mut both = self.clone();
-                let fits = both.compare(column, Operator::GtEq, low)
-                    && both.compare(column, Operator::LtEq, high);
+                let fits = both.bound(column, Operator::GtEq, &between.low)
+                    && both.bound(column, Operator::LtEq, &between.high);
                 if fits {
                     *self = both;
                 }
@@ -121,6 +116,33 @@ impl Wanted {
     pub fn has_recording(&self, name: &str) -> bool {
         let names = self.recordings.as_ref();
         names.is_none_or(|names| names.contains(name))
+    }
+
+    /// The log times that are wanted of a recording with this range.
+    pub fn range_within(&self, own: TimeRange) -> TimeRange {
+        let relative = self.relative.iter().map(|(op, when)| {
+            let at = ScalarValue::TimestampNanosecond(Some(when.resolve(own).nanos()), None);
+            times_that(*op, &at).unwrap_or(TimeRange::ALL)
+        });
+        relative.fold(self.range, both)
+    }
+
+    /// Whether all log times are wanted.
+    pub fn takes_all_times(&self) -> bool {
+        self.range == TimeRange::ALL && self.relative.is_empty()
+    }
+
+    fn bound(&mut self, column: &str, op: Operator, bound: &Expr) -> bool {
+        if let Expr::Literal(value, _) = bound {
+            return self.compare(column, op, value);
+        }
+        let is_range = matches!(
+            op,
+            Operator::Eq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq
+        );
+        let when = relative_of(bound).filter(|_| is_range && column == LOG_TIME);
+        self.relative.extend(when.map(|when| (op, when)));
+        when.is_some()
     }
 
     fn compare(&mut self, column: &str, op: Operator, value: &ScalarValue) -> bool {

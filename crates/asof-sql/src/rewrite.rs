@@ -6,11 +6,13 @@
 //! - `window_join(…)` and `resample(…)` become joins ([`crate::calls`]).
 //! - A nested field without an alias is named as it was written.
 //! - Parameters that are written as `?` have numbers: `$1`, `$2`.
-//! - Times relative to the recording (`'+12.5s'`) become absolute, where they are compared with a time.
+//! - Times relative to the recording (`'+12.5s'`) become absolute, where they are compared with a time; of several recordings
+//!   each has its own zero ([`crate::instants`]).
 
 use std::any::TypeId;
 use std::ops::ControlFlow;
 
+use asof_align::Pick;
 use asof_core::{TimeRange, When};
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast::{
@@ -24,14 +26,16 @@ use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect};
 
 use crate::asof::MATCH;
 use crate::calls;
+use crate::database::Shared;
 use crate::error::{KnownNames, SqlError, TextPlace};
+use crate::instants::INSTANT;
 use crate::known::AS_OF;
 use crate::tables::Tables;
 use crate::times::TIME;
-use crate::topic::{LOG_TIME, PUBLISH_TIME, STAMP};
+use crate::topic::{LOG_TIME, PUBLISH_TIME, RECORDING, STAMP};
 
 /// The single statement of a text, rewritten.
-pub(crate) fn parse(sql: &str, range: TimeRange, tables: &Tables) -> Result<Statement, SqlError> {
+pub(crate) fn parse(sql: &str, shared: &Shared, tables: &Tables) -> Result<Statement, SqlError> {
     let parser = DFParserBuilder::new(sql).with_dialect(&AsofDialect).build();
     let statements = parser.and_then(|mut parser| parser.parse_statements());
     let mut statements =
@@ -43,7 +47,8 @@ pub(crate) fn parse(sql: &str, range: TimeRange, tables: &Tables) -> Result<Stat
         return Err(query("one query at a time; there are several"));
     }
     let mut rewriter = Rewriter {
-        range,
+        // Of several recordings, each has its own zero.
+        range: (!shared.has_many()).then(|| shared.range()),
         tables,
         parameters: 0,
     };
@@ -104,7 +109,8 @@ impl Dialect for AsofDialect {
 }
 
 struct Rewriter<'a> {
-    range: TimeRange,
+    /// That of the only recording.
+    range: Option<TimeRange>,
     tables: &'a Tables,
     /// The number of parameters so far that are written as `?`.
     parameters: usize,
@@ -232,12 +238,22 @@ impl Rewriter<'_> {
         let Value::SingleQuotedString(written) = &value.value else {
             return;
         };
-        if let Ok(when) = written.parse::<When>()
-            && (is_time || is_relative(written))
-        {
-            let at = when.resolve(self.range);
-            value.value = Value::SingleQuotedString(at.to_string());
+        let Ok(when) = written.parse::<When>() else {
+            return;
+        };
+        if !is_time && !is_relative(written) {
+            return;
         }
+        let at = match (when, self.range) {
+            (When::At(at), _) => at,
+            (when, Some(range)) => when.resolve(range),
+            (_, None) => {
+                let written = text(written);
+                *expr = call(INSTANT, vec![written, recording_beside(beside)]);
+                return;
+            }
+        };
+        value.value = Value::SingleQuotedString(at.to_string());
     }
 }
 
@@ -421,12 +437,12 @@ fn match_call(condition: &Expr) -> Result<Expr, SqlError> {
     for ((later, earlier), bound, part) in bounds {
         // `a >= b` allows `a - b` to have a bound, and `a <= b` allows `b - a`.
         let is_bounded = match how {
-            ">=" | ">" => (later, earlier) == (&times[0], &times[1]),
-            "<=" | "<" => (later, earlier) == (&times[1], &times[0]),
+            Pick::Last | Pick::Before => (later, earlier) == (&times[0], &times[1]),
+            Pick::Next | Pick::After => (later, earlier) == (&times[1], &times[0]),
             _ => false,
         };
         if !is_bounded || tolerance.replace(bound.clone()).is_some() {
-            let message = if how == "nearest" {
+            let message = if how == Pick::Nearest {
                 "the tolerance of nearest is its third argument".to_owned()
             } else {
                 format!("{part} is not the one tolerance of the times that are compared")
@@ -436,13 +452,18 @@ fn match_call(condition: &Expr) -> Result<Expr, SqlError> {
     }
     let tolerance = tolerance.unwrap_or(Expr::value(Value::Null));
     let [one, other] = times;
+    Ok(call(MATCH, vec![one, other, text(how.word()), tolerance]))
+}
+
+/// A call of one of our functions.
+fn call(name: &str, args: Vec<Expr>) -> Expr {
     let list = FunctionArgumentList {
         duplicate_treatment: None,
-        args: [one, other, text(how), tolerance].map(argument).into(),
+        args: args.into_iter().map(argument).collect(),
         clauses: Vec::new(),
     };
-    Ok(Expr::Function(Function {
-        name: ObjectName(vec![ObjectNamePart::Identifier(Ident::new(MATCH))]),
+    Expr::Function(Function {
+        name: ObjectName(vec![ObjectNamePart::Identifier(Ident::new(name))]),
         uses_odbc_syntax: false,
         parameters: FunctionArguments::None,
         args: FunctionArguments::List(list),
@@ -450,13 +471,27 @@ fn match_call(condition: &Expr) -> Result<Expr, SqlError> {
         null_treatment: None,
         over: None,
         within_group: Vec::new(),
-    }))
+    })
+}
+
+/// The recording in the table of a column.
+fn recording_beside(column: &Expr) -> Expr {
+    match column {
+        Expr::CompoundIdentifier(path) => {
+            let mut path = path.clone();
+            if let Some(last) = path.last_mut() {
+                *last = Ident::new(RECORDING);
+            }
+            Expr::CompoundIdentifier(path)
+        }
+        _ => Expr::Identifier(Ident::new(RECORDING)),
+    }
 }
 
 /// Two times of a condition, and how they are compared.
 struct Compared {
     times: [Expr; 2],
-    how: &'static str,
+    how: Pick,
     tolerance: Option<Expr>,
 }
 
@@ -467,10 +502,10 @@ fn compared(
     part: &Expr,
 ) -> Result<Compared, SqlError> {
     let how = match op {
-        BinaryOperator::GtEq => ">=",
-        BinaryOperator::Gt => ">",
-        BinaryOperator::LtEq => "<=",
-        BinaryOperator::Lt => "<",
+        BinaryOperator::GtEq => Pick::Last,
+        BinaryOperator::Gt => Pick::Before,
+        BinaryOperator::LtEq => Pick::Next,
+        BinaryOperator::Lt => Pick::After,
         other => {
             let message =
                 format!("MATCH_CONDITION compares two times with >=, >, <= or <, not with {other}");
@@ -494,7 +529,7 @@ fn nearest_of(function: &Function, part: &Expr) -> Result<Compared, SqlError> {
     };
     Ok(Compared {
         times: times.map(|time| bare(time).clone()),
-        how: "nearest",
+        how: Pick::Nearest,
         tolerance,
     })
 }

@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use asof_align::{LATENESS, Lane, Pick, Rule};
 use asof_core::{Batch, Query, Stamp, TimeRange, Topics};
 use asof_formats::Recording;
 use datafusion::arrow::array::{Array, AsArray, RecordBatch, TimestampNanosecondArray};
 use datafusion::arrow::datatypes::TimestampNanosecondType;
 use datafusion::common::{DataFusionError, Result};
 
-use crate::asof::Direction;
+use crate::asof::How;
 use crate::assemble::{Assembled, Assembler, Shape, external, runs};
 use crate::database::Shared;
 use crate::matching::RowAt;
@@ -17,7 +18,7 @@ use crate::pushdown::Wanted;
 
 /// How much later than others a message may be logged before a join by stamp stops waiting for it, in nanoseconds.
 /// One that is even later is detected.
-const MAX_LATENESS_NANOS: i64 = 1_000_000_000;
+const MAX_LATENESS_NANOS: i64 = LATENESS.as_nanos() as i64;
 
 /// The stamps of a topic go back, so a join by them needs a sort.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,12 +30,29 @@ pub(crate) struct StampsGoBack {
 }
 
 impl StampsGoBack {
-    /// The topic, if a text contains the message of this error.
-    pub fn in_text(text: &str) -> Option<String> {
-        let (_, rest) = text.split_once("the stamps of ")?;
-        let (topic, _) =
-            rest.split_once(" are not in the order in which its messages were logged")?;
-        Some(topic.to_owned())
+    /// The code of this error where only texts pass, as between the processes of a cluster.
+    const CODE: &str = "[asof stamps-go-back ";
+
+    /// The error as a text: its code, the topic in hexadecimal digits, and its sentence.
+    #[cfg(feature = "distributed")]
+    pub fn coded(&self) -> String {
+        let mut text = Self::CODE.to_owned();
+        for byte in self.topic.bytes() {
+            // Writing to a String cannot fail.
+            let _ = std::fmt::Write::write_fmt(&mut text, format_args!("{byte:02x}"));
+        }
+        format!("{text}] {self}")
+    }
+
+    /// The error with this code in a text.
+    pub fn of_code(text: &str) -> Option<Self> {
+        let (_, rest) = text.split_once(Self::CODE)?;
+        let (digits, _) = rest.split_once(']')?;
+        let pairs = digits.as_bytes().chunks(2);
+        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        let bytes: Option<Vec<u8>> = pairs.map(byte).collect();
+        let topic = String::from_utf8(bytes?).ok()?;
+        Some(StampsGoBack { topic })
     }
 }
 
@@ -46,8 +64,7 @@ pub(crate) struct RightTopic {
     /// The columns that are compared, by their indexes in the output of each topic.
     pub left_time: usize,
     pub right_time: usize,
-    pub direction: Direction,
-    pub tolerance: Option<i64>,
+    pub rule: Rule,
     /// Whether both times are log times, in whose order messages are read.
     pub is_by_log_time: bool,
 }
@@ -60,7 +77,6 @@ pub(crate) fn times_of(batch: &RecordBatch, column: usize) -> TimestampNanosecon
 /// A row of the right side that may be a match.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
-    time: i64,
     logged: i64,
     place: RowAt,
 }
@@ -70,8 +86,9 @@ pub(crate) struct RightSide {
     pub spec: RightTopic,
     assembler: Assembler,
     assembled: Vec<Assembled>,
-    /// In order of their times.
-    rows: VecDeque<Candidate>,
+    rows: Lane<Candidate>,
+    /// Whether all rows with the time of the first one are there.
+    is_first_whole: bool,
     pub batches: VecDeque<RecordBatch>,
     /// The number of the first batch: counts dropped batches, and those put before the first one.
     first: u64,
@@ -93,7 +110,8 @@ impl RightSide {
             assembler: Assembler::new(shared, recording, &spec.shape),
             spec: spec.clone(),
             assembled: Vec::new(),
-            rows: VecDeque::new(),
+            rows: Lane::default(),
+            is_first_whole: false,
             batches: VecDeque::new(),
             first: FIRST_BATCH,
             has_earlier: false,
@@ -141,16 +159,15 @@ impl RightSide {
         for assembled in std::mem::take(&mut self.assembled) {
             let number = self.first + self.batches.len() as u64;
             let candidates = self.candidates(&assembled, number);
-            for candidate in candidates {
-                let time = candidate.time;
-                let is_late = self.settled.is_some_and(|settled| {
-                    time <= settled.saturating_add(self.spec.tolerance.unwrap_or(0))
-                });
+            let tolerance = How::One(self.spec.rule).tolerance().unwrap_or(0);
+            for (time, candidate) in candidates {
+                let is_late =
+                    (self.settled).is_some_and(|settled| time <= settled.saturating_add(tolerance));
                 if is_late || self.newest.is_some_and(|newest| time < newest) {
                     return Err(self.goes_back());
                 }
                 self.newest = Some(time);
-                self.rows.push_back(candidate);
+                self.rows.insert(time, candidate);
             }
             self.batches.push_back(assembled.batch);
         }
@@ -158,12 +175,14 @@ impl RightSide {
     }
 
     /// The rows that have a time.
-    fn candidates(&self, rows: &Assembled, batch: u64) -> Vec<Candidate> {
+    fn candidates(&self, rows: &Assembled, batch: u64) -> Vec<(i64, Candidate)> {
         let times = times_of(&rows.batch, self.spec.right_time);
-        let candidate = |row: usize| Candidate {
-            time: times.value(row),
-            logged: rows.logged[row],
-            place: RowAt { batch, row },
+        let candidate = |row: usize| {
+            let candidate = Candidate {
+                logged: rows.logged[row],
+                place: RowAt { batch, row },
+            };
+            (times.value(row), candidate)
         };
         let known = (0..times.len()).filter(|row| times.is_valid(*row));
         known.map(candidate).collect()
@@ -178,15 +197,20 @@ impl RightSide {
     pub fn look_back(&mut self, recording: &dyn Recording, time: i64) -> Result<()> {
         let mut step = MAX_LATENESS_NANOS;
         while self.has_earlier {
-            let Some(first) = self.rows.front().copied() else {
+            let Some((first_time, &first)) = self.rows.first() else {
                 return Ok(());
             };
-            // Of several at exactly this time another one may match.
-            let is_enough = match self.spec.direction {
-                Direction::Backward { or_equal: false } | Direction::Forward { or_equal: true } => {
-                    first.time < time
+            // Of several at one time, the first to arrive may be the match.
+            let is_whole = self.is_first_whole && first_time <= time;
+            let is_enough = match self.spec.rule.pick() {
+                Pick::Last | Pick::After => first_time <= time,
+                Pick::Before => first_time < time,
+                Pick::Next | Pick::Interpolate => is_whole || first_time < time,
+                Pick::Nearest => {
+                    let until = self.rows.range(i64::MIN, time).end;
+                    let last = until.checked_sub(1).and_then(|at| self.rows.get(at));
+                    is_whole || last.is_some_and(|(last, _)| first_time < last)
                 }
-                _ => first.time <= time,
             };
             if is_enough {
                 return Ok(());
@@ -210,6 +234,7 @@ impl RightSide {
             }
             self.assembler.flush(&mut loaded)?;
             self.has_earlier = !loaded.is_empty();
+            self.is_first_whole = false;
             self.put_before(loaded)?;
         }
         Ok(())
@@ -220,12 +245,10 @@ impl RightSide {
             self.first -= 1;
             let candidates = self.candidates(&assembled, self.first);
             self.batches.push_front(assembled.batch);
-            for candidate in candidates.into_iter().rev() {
-                let first = self.rows.front();
-                if first.is_some_and(|first| candidate.time > first.time) {
+            for (time, candidate) in candidates.into_iter().rev() {
+                if !self.rows.push_front(time, candidate) {
                     return Err(self.goes_back());
                 }
-                self.rows.push_front(candidate);
             }
         }
         Ok(())
@@ -234,20 +257,10 @@ impl RightSide {
     /// The match of a row at `time`: `None` while a better one may come. `beyond` is how far reading has advanced past it.
     #[expect(clippy::option_option, reason = "not yet known, or known to be none")]
     pub fn best(&mut self, time: i64, beyond: i64) -> Option<Option<RowAt>> {
-        let at = self.rows.partition_point(|row| row.time <= time);
-        let before = self.rows.partition_point(|row| row.time < time);
-        let (earlier, later) = match self.spec.direction {
-            Direction::Backward { or_equal } => (if or_equal { at } else { before }, None),
-            Direction::Forward { or_equal } => (0, Some(if or_equal { before } else { at })),
-            // Other directions are not fused.
-            _ => (at, Some(at)),
-        };
+        let rule = self.spec.rule;
+        // Nothing is before what has come already: that would be an error.
         let is_final = self.is_over
-            || match later {
-                Some(later) => later < self.rows.len(),
-                None => at < self.rows.len(),
-            }
-            || self.is_too_far(time);
+            || (self.newest).is_some_and(|newest| self.rows.is_settled(time, rule, newest));
         if !is_final {
             if !self.is_past(beyond) {
                 return None;
@@ -256,35 +269,16 @@ impl RightSide {
                 self.settled = Some(self.settled.map_or(time, |settled| settled.max(time)));
             }
         }
-        let earlier = earlier.checked_sub(1).map(|place| self.rows[place]);
-        let later = later.and_then(|place| self.rows.get(place).copied());
-        let best = match (earlier, later) {
-            (Some(earlier), Some(later)) => {
-                let is_nearer = later.time.abs_diff(time) < time.abs_diff(earlier.time);
-                Some(if is_nearer { later } else { earlier })
-            }
-            (earlier, later) => earlier.or(later),
-        };
-        let is_near = |found: &Candidate| {
-            let tolerance = self.spec.tolerance.map(i64::unsigned_abs);
-            tolerance.is_none_or(|tolerance| found.time.abs_diff(time) <= tolerance)
-        };
-        let best = best.filter(is_near).map(|found| found.place);
-        // The left side advances: of the rows before this one, only the last can match again.
-        let keep = before.saturating_sub(1);
-        if keep > 0 {
-            self.rows.drain(..keep);
+        let best = self.rows.pick(time, rule);
+        let best = best.found().map(|found| found.value.place);
+        // The left side advances.
+        let past = self.rows.count_past(time, rule.pick());
+        if past > 0 {
+            self.rows.remove_first(past);
             self.has_earlier = true;
+            self.is_first_whole = true;
         }
         Some(best)
-    }
-
-    /// Whether the topic has passed everything that a row at `time` may match.
-    fn is_too_far(&self, time: i64) -> bool {
-        let Some((tolerance, newest)) = self.spec.tolerance.zip(self.newest) else {
-            return false;
-        };
-        newest > time.saturating_add(tolerance)
     }
 
     /// Whether reading has advanced so far that nothing is waited for.
@@ -294,8 +288,8 @@ impl RightSide {
         } else {
             MAX_LATENESS_NANOS
         };
-        match (self.spec.direction, self.spec.tolerance) {
-            (Direction::Backward { .. }, _) => beyond > patience,
+        match (self.spec.rule.pick(), How::One(self.spec.rule).tolerance()) {
+            (Pick::Last | Pick::Before, _) => beyond > patience,
             (_, Some(tolerance)) => beyond > patience.saturating_add(tolerance),
             (_, None) => false,
         }
@@ -303,7 +297,7 @@ impl RightSide {
 
     /// Drops batches that no row refers to any more.
     pub fn tidy(&mut self, needed: Option<u64>) {
-        let candidate = self.rows.front().map(|row| row.place.batch);
+        let candidate = self.rows.first().map(|(_, row)| row.place.batch);
         let end = self.first + self.batches.len() as u64;
         let keep = candidate.unwrap_or(end).min(needed.unwrap_or(end));
         while self.first < keep && !self.batches.is_empty() {

@@ -71,13 +71,13 @@ impl TopicScan {
             None => Partitions::of(slices.len(), table.shared.options.threads),
         };
         // For a part of the time, the count is known only by reading.
-        let is_all = wanted.range == TimeRange::ALL && wanted.stamps == TimeRange::ALL;
+        let is_all = wanted.takes_all_times() && wanted.stamps == TimeRange::ALL;
         let has_lag = |one: &Chosen| {
             let logged = (table.shared).logged_with(one.place, &table.topic, wanted.stamps);
             logged.is_some()
         };
         let knows_lags = chosen.iter().any(has_lag);
-        let is_whole = wanted.range == TimeRange::ALL && !knows_lags;
+        let is_whole = wanted.takes_all_times() && !knows_lags;
         let watch = || Arc::new(LagWatch::new(&table.shared, &table.topic, &slices));
         Ok(TopicScan {
             shared: Arc::clone(&table.shared),
@@ -250,6 +250,9 @@ impl DisplayAs for TopicScan {
                 ", log_time from {} to {}",
                 self.wanted.range.start, self.wanted.range.end
             )?;
+        }
+        for (op, when) in &self.wanted.relative {
+            write!(f, ", log_time {op} {when} of each recording")?;
         }
         if self.wanted.stamps != TimeRange::ALL {
             let TimeRange { start, end } = self.wanted.stamps;

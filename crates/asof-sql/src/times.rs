@@ -26,16 +26,13 @@ pub(crate) const TIMES: &str = "__times";
 /// The column of the instants.
 pub(crate) const TIME: &str = "time";
 
-/// The highest rate: instants are a nanosecond apart.
-const MOST_HERTZ: f64 = 1e9;
-
 pub(crate) fn register(context: &SessionContext, shared: &Arc<Shared>) {
     context.register_udtf(TIMES, Arc::new(Times(Arc::clone(shared))));
 }
 
 /// Whether this many instants per second can be distinguished.
 pub(crate) fn is_rate(hz: f64) -> bool {
-    hz > 0.0 && hz <= MOST_HERTZ
+    asof_align::Grid::new(TimeRange::EMPTY, hz).is_some()
 }
 
 #[derive(Debug)]
@@ -132,8 +129,10 @@ pub(crate) struct Grid {
 
 impl Part for Grid {
     fn run(&self, send: &mut dyn FnMut(RecordBatch) -> bool) -> Result<()> {
-        let mut next = 0;
-        while let Some(batch) = self.batch(&mut next)? {
+        let Some(mut instants) = asof_align::Grid::new(self.range, self.hz) else {
+            return Ok(());
+        };
+        while let Some(batch) = self.batch(&mut instants)? {
             if !send(batch) {
                 break;
             }
@@ -151,18 +150,12 @@ impl Part for Grid {
 }
 
 impl Grid {
-    /// The next instants; each computed from the start, so that a period that is not an integer of nanoseconds does not drift.
-    fn batch(&self, next: &mut u64) -> Result<Option<RecordBatch>> {
-        let instant = |at: u64| {
-            let nanos = (at as f64 * 1e9 / self.hz).round();
-            let stamp = self.range.start.plus_nanos(nanos as i64);
-            (!self.range.is_empty() && stamp <= self.range.end).then_some(stamp.nanos())
-        };
-        let times: Vec<i64> = (*next..).map_while(instant).take(BATCH_ROWS).collect();
+    /// The next instants.
+    fn batch(&self, instants: &mut asof_align::Grid) -> Result<Option<RecordBatch>> {
+        let times: Vec<i64> = instants.take(BATCH_ROWS).collect();
         if times.is_empty() {
             return Ok(None);
         }
-        *next += times.len() as u64;
         let names = std::iter::repeat_n(&self.recording, times.len());
         let batch = RecordBatch::try_new(
             Arc::clone(&self.schema),
@@ -190,9 +183,9 @@ mod tests {
     }
 
     fn count(grid: &Grid) -> usize {
-        let mut next = 0;
+        let mut instants = asof_align::Grid::new(grid.range, grid.hz).expect("a rate");
         let mut rows = 0;
-        while let Some(batch) = grid.batch(&mut next).expect("a batch") {
+        while let Some(batch) = grid.batch(&mut instants).expect("a batch") {
             rows += batch.num_rows();
         }
         rows

@@ -158,16 +158,15 @@ fn columns_of(
         let columns = shared.columns_of("", channel, || columns(&[]));
         return Ok(columns.into_iter().collect());
     }
-    let places = match place {
-        Some(place) => vec![place],
-        None => {
-            let topics = [channel.topic.as_str()];
-            let all = shared.select(Some(&topics), &Wanted::default(), &[], None)?;
-            let all = all.iter().map(|one| one.place);
-            let all: Vec<usize> = all.filter(|place| shared.uses(*place)).collect();
-            let step = all.len().div_ceil(MOST_SAMPLES).max(1);
-            all.into_iter().step_by(step).collect()
-        }
+    let places = if let Some(place) = place {
+        vec![place]
+    } else {
+        let topics = [channel.topic.as_str()];
+        let all = shared.select(Some(&topics), &Wanted::default(), &[], None)?;
+        let all = all.iter().map(|one| one.place);
+        let all: Vec<usize> = all.filter(|place| shared.uses(*place)).collect();
+        let step = all.len().div_ceil(MOST_SAMPLES).max(1);
+        all.into_iter().step_by(step).collect()
     };
     let found = places.into_iter().filter_map(|place| {
         let sample = first_payload(channel, &*shared.opened(place).recording);
@@ -259,7 +258,8 @@ impl TopicTable {
         for place in chosen.iter().map(|one| one.place) {
             let summary = self.shared.opened(place).described();
             let logged = (self.shared).logged_with(place, &self.topic, wanted.stamps);
-            let asked = both(wanted.range, logged.unwrap_or(TimeRange::ALL));
+            let asked = wanted.range_within(summary.range);
+            let asked = both(asked, logged.unwrap_or(TimeRange::ALL));
             let range = both(summary.range, asked);
             let first = slices.len();
             if range.is_empty() {

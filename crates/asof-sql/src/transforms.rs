@@ -141,6 +141,11 @@ impl Transforms {
         }
     }
 
+    #[cfg(feature = "distributed")]
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     fn buffer(&self, recording: usize) -> Arc<Loaded> {
         let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
         let known = buffers.iter().position(|(place, _)| *place == recording);

@@ -1,16 +1,14 @@
 //! For each row of one side, all rows of the other within a time range around it.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-
+use asof_align::{Span, SpanMerge};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::take;
-use datafusion::arrow::row::OwnedRow;
 use datafusion::common::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
 use tokio::sync::mpsc::Sender;
 
 use crate::assemble::BATCH_ROWS;
-use crate::matching::RowAt;
+use crate::matching::{Batches, Key, RowAt};
 use crate::merge::{Joined, Keyed, Side};
 
 /// Merges two sides that are in order of time. It holds the rows of the right side that are in the window of the current
@@ -18,37 +16,31 @@ use crate::merge::{Joined, Keyed, Side};
 pub(crate) struct Windows {
     left: Side,
     right: Side,
-    from: i64,
-    to: i64,
+    known: SpanMerge<Key, RowAt>,
+    batches: Batches,
     joined: Joined,
     memory: MemoryReservation,
-    rows: HashMap<Option<OwnedRow>, VecDeque<(i64, RowAt)>>,
-    batches: HashMap<u64, RecordBatch>,
-    newest: u64,
     /// Rows of the right side that have arrived and are not added yet.
     coming: Option<(Keyed, usize)>,
     is_over: bool,
 }
 
 impl Windows {
-    /// The ends of the window are in nanoseconds from the time of the left row.
+    /// The span is around the time of the left row.
     pub fn new(
         left: Side,
         right: Side,
-        (from, to): (i64, i64),
+        span: Span,
         joined: Joined,
         memory: MemoryReservation,
     ) -> Self {
         Windows {
             left,
             right,
-            from,
-            to,
+            known: SpanMerge::new(span),
+            batches: Batches::default(),
             joined,
             memory,
-            rows: HashMap::new(),
-            batches: HashMap::new(),
-            newest: 0,
             coming: None,
             is_over: false,
         }
@@ -58,7 +50,7 @@ impl Windows {
         while let Some(left) = self.left.next().await? {
             let mut pairs = Pairs::default();
             for row in 0..left.batch.num_rows() {
-                let Some(time) = left.time(row) else {
+                let Some((time, key)) = left.matchable(row) else {
                     pairs.add(row, Vec::new());
                     continue;
                 };
@@ -71,11 +63,11 @@ impl Windows {
                     if !self.hand_out(&left, &mut pairs, 1, &sender).await? {
                         return Ok(());
                     }
+                    self.batches.begin();
                     self.coming = Some((batch, 0));
                     self.tidy(time, &left)?;
                 }
-                let window = self.window(&left.key(row), time);
-                pairs.add(row, window);
+                pairs.add(row, self.known.pick(&key, time).copied().collect());
                 if !self
                     .hand_out(&left, &mut pairs, BATCH_ROWS, &sender)
                     .await?
@@ -92,27 +84,16 @@ impl Windows {
 
     /// Adds arrived rows of the right side up to the end of the window of this time. Returns whether there may be more.
     fn needs_more(&mut self, time: i64) -> bool {
-        let end = time.saturating_add(self.to);
         let Some((batch, at)) = &mut self.coming else {
             return !self.is_over;
         };
         while *at < batch.batch.num_rows() {
-            let next = batch.time(*at);
-            if next.is_some_and(|next| next > end) {
-                return false;
-            }
-            // Rows without a time are at the end, and in no window.
-            if let Some(next) = next {
-                if *at == 0 {
-                    self.newest += 1;
-                    self.batches.insert(self.newest, batch.batch.clone());
+            if let Some((next, key)) = batch.matchable(*at) {
+                if !self.known.needs(time, next) {
+                    return false;
                 }
-                let place = RowAt {
-                    batch: self.newest,
-                    row: *at,
-                };
-                let rows = self.rows.entry(batch.key(*at)).or_default();
-                rows.push_back((next, place));
+                let place = self.batches.hold(&batch.batch, *at);
+                self.known.add(key, next, place);
             }
             *at += 1;
         }
@@ -140,19 +121,6 @@ impl Windows {
         Ok(true)
     }
 
-    #[expect(clippy::ref_option, reason = "the map has it so")]
-    /// The rows within the window around this time. The left side advances, so earlier rows are done for this key.
-    fn window(&mut self, key: &Option<OwnedRow>, time: i64) -> Vec<RowAt> {
-        let start = time.saturating_add(self.from);
-        let Some(rows) = self.rows.get_mut(key) else {
-            return Vec::new();
-        };
-        while rows.front().is_some_and(|(at, _)| *at < start) {
-            rows.pop_front();
-        }
-        rows.iter().map(|(_, place)| *place).collect()
-    }
-
     fn join(
         &self,
         left: &RecordBatch,
@@ -169,27 +137,13 @@ impl Windows {
 
     /// Drops what is before the window of this time, for any key, and batches without remaining rows.
     fn tidy(&mut self, time: i64, left: &Keyed) -> Result<()> {
-        let start = time.saturating_add(self.from);
-        for rows in self.rows.values_mut() {
-            while rows.front().is_some_and(|(at, _)| *at < start) {
-                rows.pop_front();
-            }
-        }
-        self.rows.retain(|_, rows| !rows.is_empty());
-        let needed: HashSet<u64> = self
-            .rows
-            .values()
-            .flatten()
-            .map(|(_, place)| place.batch)
-            .collect();
-        self.batches.retain(|number, _| needed.contains(number));
-        let batches = self.batches.values();
-        let held: usize = batches.map(RecordBatch::get_array_memory_size).sum();
-        let rows: usize = self.rows.values().map(VecDeque::len).sum();
-        let places = rows * size_of::<(i64, RowAt)>();
+        self.known.forget(time);
+        self.batches.retain(self.known.values());
+        let places = self.known.values().count() * size_of::<(i64, RowAt)>();
         let sides = self.coming.iter().map(|(batch, _)| batch).chain([left]);
         let sides: usize = sides.map(Keyed::bytes).sum();
-        self.memory.try_resize(held + places + sides)
+        self.memory
+            .try_resize(self.batches.bytes() + places + sides)
     }
 }
 

@@ -224,10 +224,10 @@ fn a_database_follows_its_catalogue() {
 
     // A recording that is replaced is read as it is now.
     let path = fleet.path(0);
-    write(&path, &[("/x", &[(5, 5, 1_000)])], 20);
+    write(&path, &[("/x", &[(5, 5, 5_000)])], 20);
     fleet.index();
     assert!(count("SELECT count(*) AS c FROM x").contains("| 121 |"));
-    assert!(count("SELECT max(n) AS c FROM x WHERE robot = 'r0'").contains("| 1000 |"));
+    assert!(count("SELECT max(n) AS c FROM x WHERE robot = 'r0'").contains("| 5000 |"));
     fs::remove_file(&path).expect("it goes");
     fleet.index();
     assert!(count("SELECT count(*) AS c FROM x").contains("| 120 |"));

@@ -40,10 +40,10 @@ fn looked_up(
             let distance = (at - time(other)).abs();
             is_allowed(at, time(other)) && tolerance.is_none_or(|most| distance <= most)
         });
-        // Of those at the same time the last one, but the first of those that come after.
+        // Of those at the same time the last to arrive, but the first where later ones match too.
         near.min_by_key(|(place, other)| {
             let other = time(other);
-            let is_first = other > at || !is_allowed(1, 0);
+            let is_first = is_allowed(0, 1);
             let tie = if is_first {
                 *place as i64
             } else {

@@ -24,9 +24,10 @@ use super::messages::{
 };
 use super::work::{ViewKind, Work};
 use super::{LazyRecording, RecordingAddress, RecordingOpener, SliceExec};
-use crate::asof::Direction;
+use crate::asof::How;
 use crate::assemble::Shape;
 use crate::database::Shared;
+use crate::instants::{self, INSTANT};
 use crate::meanings::unfolded_list;
 use crate::merge::AsofJoinExec;
 use crate::pushdown::Wanted;
@@ -161,6 +162,9 @@ impl PhysicalExtensionCodec for PlanCodec {
             return self.others.try_decode_udf(name, buf);
         };
         let transforms = self.transforms_of(bytes)?;
+        if name == INSTANT {
+            return Ok(Arc::new(instants::function(transforms.shared())));
+        }
         let Some(function) = function_named(name, &transforms) else {
             return plan_err!("there is no function '{name}' over recordings");
         };
@@ -168,7 +172,7 @@ impl PhysicalExtensionCodec for PlanCodec {
     }
 
     fn try_encode_udf(&self, node: &ScalarUDF, buf: &mut Vec<u8>) -> Result<()> {
-        let Some(shared) = recordings_of(node) else {
+        let Some(shared) = recordings_of(node).or_else(|| instants::recordings_of(node)) else {
             return self.others.try_encode_udf(node, buf);
         };
         let mut recordings = Vec::new();
@@ -252,8 +256,8 @@ fn schema_of(message: Option<&protobuf::Schema>) -> Result<SchemaRef> {
     Ok(Arc::new(schema))
 }
 
-fn direction_of(name: &str) -> Result<Direction> {
-    Direction::parse(name).ok_or_else(|| missing("how it compares two times"))
+fn how_of(word: &str, tolerance: Option<i64>) -> Result<How> {
+    How::parse(word, tolerance).ok_or_else(|| missing("how it compares two times"))
 }
 
 /// Writes plans of ours.
@@ -326,8 +330,8 @@ impl Writer<'_> {
             shape: Some(self.shape(&right.shape)?),
             left_time: right.left_time as u32,
             right_time: right.right_time as u32,
-            direction: right.direction.name(),
-            tolerance: right.tolerance,
+            how: How::One(right.rule).word(),
+            tolerance: How::One(right.rule).tolerance(),
             is_by_log_time: right.is_by_log_time,
             start: right.wanted.range.start.nanos(),
             end: right.wanted.range.end.nanos(),
@@ -342,8 +346,8 @@ impl Writer<'_> {
             right_time: Some(self.expr(&exec.right_time)?),
             left_keys: left_keys.collect::<Result<_>>()?,
             right_keys: right_keys.collect::<Result<_>>()?,
-            direction: exec.direction.name(),
-            tolerance: exec.tolerance,
+            how: exec.how.word(),
+            tolerance: exec.how.tolerance(),
             schema: schema_message(&exec.schema)?,
         })
     }
@@ -458,9 +462,12 @@ impl Reader<'_> {
                     return plan_err!("an as-of join compares column {place}, which is not a time");
                 }
             }
-            let direction = direction_of(&right.direction)?;
-            if matches!(direction, Direction::Between | Direction::Window { .. }) {
-                return plan_err!("an as-of join in one pass cannot be {direction}");
+            let how = how_of(&right.how, right.tolerance)?;
+            let How::One(rule) = how else {
+                return plan_err!("an as-of join in one pass cannot be {how}");
+            };
+            if how.is_between() {
+                return plan_err!("an as-of join in one pass cannot be {how}");
             }
             rights.push(RightTopic {
                 wanted: Wanted {
@@ -470,8 +477,7 @@ impl Reader<'_> {
                 shape,
                 left_time,
                 right_time,
-                direction,
-                tolerance: right.tolerance,
+                rule,
                 is_by_log_time: right.is_by_log_time,
             });
         }
@@ -515,8 +521,7 @@ impl Reader<'_> {
             left_time,
             right_time,
             keys.collect::<Result<_>>()?,
-            direction_of(&message.direction)?,
-            message.tolerance,
+            how_of(&message.how, message.tolerance)?,
             schema,
         )))
     }

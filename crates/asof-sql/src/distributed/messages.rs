@@ -81,7 +81,7 @@ pub(super) struct RightMessage {
     #[prost(uint32, tag = "3")]
     pub right_time: u32,
     #[prost(string, tag = "4")]
-    pub direction: String,
+    pub how: String,
     #[prost(int64, optional, tag = "5")]
     pub tolerance: Option<i64>,
     #[prost(bool, tag = "6")]
@@ -150,7 +150,7 @@ pub(super) struct JoinMessage {
     #[prost(message, repeated, tag = "4")]
     pub right_keys: Vec<PhysicalExprNode>,
     #[prost(string, tag = "5")]
-    pub direction: String,
+    pub how: String,
     #[prost(int64, optional, tag = "6")]
     pub tolerance: Option<i64>,
     #[prost(message, optional, tag = "7")]

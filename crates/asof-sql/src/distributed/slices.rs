@@ -30,6 +30,7 @@ use crate::assemble::Shape;
 use crate::database::Shared;
 use crate::fused::AsofScan;
 use crate::labels::RecordingLabels;
+use crate::right::StampsGoBack;
 use crate::scan::TopicScan;
 use crate::topic::{LOG_TIME, Slice};
 
@@ -306,7 +307,10 @@ fn slices_in(rows: &RecordBatch) -> Result<Vec<PlacedSlice>> {
 /// An error as its message: the other side of a network receives only the text.
 fn told(error: &DataFusionError) -> DataFusionError {
     match error.find_root() {
-        DataFusionError::External(cause) => DataFusionError::Execution(cause.to_string()),
+        DataFusionError::External(cause) => {
+            let code = cause.downcast_ref::<StampsGoBack>();
+            DataFusionError::Execution(code.map_or_else(|| cause.to_string(), StampsGoBack::coded))
+        }
         DataFusionError::ResourcesExhausted(text) => {
             DataFusionError::ResourcesExhausted(text.clone())
         }
