@@ -1,5 +1,6 @@
 //! Queries over the named places.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
