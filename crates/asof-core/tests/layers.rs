@@ -23,6 +23,15 @@ fn closed() -> SourceError {
     SourceError::Cancelled
 }
 
+/// Has ended.
+struct Closed;
+
+impl Follow for Closed {
+    fn next(&mut self, _: std::time::Instant) -> Result<Followed, SourceError> {
+        Ok(Followed::End(FollowEnd::Closed))
+    }
+}
+
 #[deny(clippy::missing_trait_methods)]
 impl Source for Everything {
     fn summary(&self) -> Arc<Summary> {
@@ -42,12 +51,6 @@ impl Source for Everything {
     }
 
     fn follow(&self, _: &Query) -> Result<Box<dyn Follow>, SourceError> {
-        struct Closed;
-        impl Follow for Closed {
-            fn next(&mut self, _: std::time::Instant) -> Result<Followed, SourceError> {
-                Ok(Followed::End(FollowEnd::Closed))
-            }
-        }
         Ok(Box::new(Closed))
     }
 
@@ -129,7 +132,7 @@ impl asof_core::SourceLayer for Renamed {
 
     fn summary(&self) -> Arc<Summary> {
         self.summary.changed(self.inner().summary(), |summary| {
-            summary.library = "renamed".to_owned();
+            summary.library = "renamed".into();
         })
     }
 }
