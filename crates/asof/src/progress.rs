@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// let progress = Progress::to(|event| match event {
 ///     Event::Done { done, total } => println!("{done} of {total}"),
 ///     Event::Note(text) | Event::Warning(text) => println!("{text}"),
+///     _ => {}
 /// });
 /// let stop = progress.clone();
 /// std::thread::spawn(move || stop.cancel());
