@@ -10,9 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use asof_core::{Query, Source, Stamp, Topics};
-use asof_formats::{
-    Compression, MappedFile, McapFile, McapWriter, McapWriterOptions, OpenOptions, Recording,
-};
+use asof_formats::{Compression, MappedFile, McapFile, McapWriter, McapWriterOptions, OpenOptions};
 use mcap::sans_io::{IndexedReadEvent, IndexedReader, IndexedReaderOptions};
 
 use crate::harness::{Bench, Contender, contender};
