@@ -70,7 +70,7 @@ assert {"/chatter", "/imu", "/own", "/scan", "/tf_static"} == set(topics), topic
 assert topics["/imu"]["type"] == "sensor_msgs/msg/Imu", topics["/imu"]
 told = json.dumps(found)
 assert any(one["name"] == "publishers" for one in found["metadata"]), told
-assert "/base/driver offers BEST_EFFORT and /mapper asks for RELIABLE" in told, told
+assert "/base/driver offers BEST_EFFORT and /mapper requests RELIABLE" in told, told
 robot_told = json.loads(run("cat", URL, "--metadata", "robot", "--for", "3s", codes=(0, 3)))
 assert robot_told["topics without a type hash"] == "4", robot_told
 print("topics with their types, the nodes that have them, and who on the robot does not hear whom")
