@@ -90,7 +90,7 @@ struct Job {
 
 impl Job {
     fn failed(&self, what: impl std::fmt::Display) -> DataFusionError {
-        DataFusionError::Execution(format!("the cluster at {} {what}", self.address))
+        DataFusionError::External(format!("the cluster at {} {what}", self.address).into())
     }
 
     fn set_id(&self, id: Option<String>) {

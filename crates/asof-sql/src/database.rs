@@ -320,11 +320,13 @@ impl Iterator for QueryRows<'_> {
 
 /// Whether stamps go back, if that is the cause of an error.
 fn disorder_in(error: &DataFusionError) -> Option<StampsGoBack> {
-    match error.find_root() {
+    let root = error.find_root();
+    let here = match root {
         DataFusionError::External(cause) => cause.downcast_ref::<StampsGoBack>().cloned(),
-        // A cluster returns only texts.
-        other => StampsGoBack::of_code(&other.to_string()),
-    }
+        _ => None,
+    };
+    // A cluster returns only texts.
+    here.or_else(|| StampsGoBack::of_code(&root.to_string()))
 }
 
 /// Sends rows until the receiver is dropped.
