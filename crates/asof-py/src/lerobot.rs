@@ -37,12 +37,18 @@ pub fn export_lerobot<'py>(
     recordings: Vec<Vec<PathBuf>>,
     folder: PathBuf,
     map: &str,
+    append: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
     let map = DatasetMap::from_json(map).map_err(Failure::from)?;
     let mut interrupt: Option<PyErr> = None;
     let made = py.detach(|| {
         let mut last = Instant::now();
-        asof::lerobot::export(&recordings, &folder, &map, &mut |_| {
+        let write = if append {
+            asof::lerobot::append
+        } else {
+            asof::lerobot::export
+        };
+        write(&recordings, &folder, &map, &mut |_| {
             if last.elapsed() < SIGNAL_POLL_INTERVAL {
                 return ControlFlow::Continue(());
             }

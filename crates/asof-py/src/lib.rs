@@ -5,6 +5,8 @@
 
 mod align;
 mod errors;
+mod fields;
+mod fleet;
 mod interrupt;
 mod json;
 mod lerobot;
@@ -18,6 +20,7 @@ mod table;
 mod tf;
 mod time;
 mod value;
+mod verbs;
 mod writer;
 
 use pyo3::prelude::*;
@@ -30,19 +33,25 @@ mod _asof {
     use pyo3::prelude::*;
 
     #[pymodule_export]
+    use super::fields::Fields;
+    #[pymodule_export]
+    use super::fleet::Fleet;
+    #[pymodule_export]
     use super::lerobot::export_lerobot;
     #[pymodule_export]
     use super::live::{Robot, Synchronized, Window};
     #[pymodule_export]
     use super::message::{Message, Messages, message_of};
     #[pymodule_export]
-    use super::picture::{bytes_at, picture};
+    use super::picture::{bytes_at, picture, video_packet};
     #[pymodule_export]
     use super::source::Source;
     #[pymodule_export]
     use super::table::{Batch, Batches, Table};
     #[pymodule_export]
     use super::tf::{Filled, Transform, TransformBuffer};
+    #[pymodule_export]
+    use super::verbs::{check, diff, doctor, expectations, export, recover, split};
     #[pymodule_export]
     use super::writer::Writer;
 

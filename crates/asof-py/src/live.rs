@@ -14,8 +14,9 @@ use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
 
 use crate::errors::Failure;
+use crate::fields::SharedDecoders;
 use crate::interrupt::SIGNAL_POLL_INTERVAL;
-use crate::message::{Message, SharedDecoders};
+use crate::message::Message;
 use crate::source::Source;
 use crate::tf::{Filled, TransformBuffer};
 use crate::time::{Length, Time};
@@ -204,7 +205,7 @@ fn message(sample: &Sample, decoders: &SharedDecoders) -> Message {
     // A batch of one message has one.
     #[allow(clippy::expect_used, reason = "it was made of one message")]
     let first = first.expect("a message");
-    Message::new(first, buffer, Arc::clone(decoders))
+    Message::new(first, buffer, decoders)
 }
 
 #[pymethods]

@@ -2,42 +2,40 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use asof::decode::{Decoders, Record};
+use asof::decode::Record;
 use asof::{Batch, Batches, Channel, MessageRef};
 use bytes::Bytes;
-use pyo3::exceptions::PyAttributeError;
+use pyo3::exceptions::{PyAttributeError, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
 use crate::errors::{Failure, Result};
+use crate::fields::{Format, SharedDecoders, StructView, Touched};
 use crate::value;
 
-/// The decoders of a reader's channels, shared by all of its messages.
-pub type SharedDecoders = Arc<Mutex<Decoders>>;
-
-/// One message: `topic`, `log_time`, `publish_time`, `sequence`, `raw`, and `data`, its fields.
+/// One message: `topic`, `log_time`, `publish_time`, `sequence`, `raw`, and its fields, which are attributes as well.
 ///
-/// The fields are decoded at the first access, and are attributes of the message as well.
+/// A field is read when it is touched; `data`, all of them, is decoded at the first access.
 #[pyclass(frozen, module = "asof")]
 pub struct Message {
-    channel: Arc<Channel>,
+    format: Arc<Format>,
     log_time: i64,
     publish_time: i64,
     sequence: u32,
     payload: Bytes,
-    decoders: SharedDecoders,
+    touched: Touched,
     data: PyOnceLock<Py<PyAny>>,
 }
 
 /// A payload of at least this size stays in the buffer that it was read into, if it is a large enough part of it.
 const MIN_SHARED_BYTES: usize = 64 << 10;
-/// The smallest part of its buffer that a shared payload takes: one in this many.
-const MAX_BUFFER_RATIO: usize = 16;
+/// The smallest part of its buffer that something shared takes: one in this many.
+pub const MAX_BUFFER_RATIO: usize = 16;
 
 impl Message {
     /// A message of a batch. It keeps alive at most a few times its own size: a small one is copied.
-    pub fn new(message: MessageRef<'_>, buffer: Option<&Bytes>, decoders: SharedDecoders) -> Self {
+    pub fn new(message: MessageRef<'_>, buffer: Option<&Bytes>, decoders: &SharedDecoders) -> Self {
         let payload = message.payload;
         let is_shared = |buffer: &&Bytes| {
             payload.len() >= MIN_SHARED_BYTES.max(buffer.len() / MAX_BUFFER_RATIO)
@@ -47,20 +45,24 @@ impl Message {
             None => Bytes::copy_from_slice(payload),
         };
         Message {
-            channel: Arc::clone(message.channel),
+            format: decoders.format(message.channel),
             log_time: message.log_time.nanos(),
             publish_time: message.publish_time.nanos(),
             sequence: message.sequence,
             payload,
-            decoders,
+            touched: Touched::default(),
             data: PyOnceLock::new(),
         }
+    }
+
+    fn channel(&self) -> &Arc<Channel> {
+        &self.format.channel
     }
 
     /// The same message as a type of asof's crates.
     pub fn to_message(&self) -> asof::Message {
         asof::Message {
-            channel: Arc::clone(&self.channel),
+            channel: Arc::clone(self.channel()),
             log_time: asof::Stamp::from_nanos(self.log_time),
             publish_time: asof::Stamp::from_nanos(self.publish_time),
             sequence: self.sequence,
@@ -70,26 +72,37 @@ impl Message {
 
     /// Its meaning.
     pub fn meaning(&self) -> Result<Record> {
-        let mut decoders = self.decoders.lock().unwrap_or_else(PoisonError::into_inner);
-        let meaning = decoders.meaning(&self.to_message());
+        let message = self.to_message();
+        let meaning = self
+            .format
+            .with_decoders(|decoders| decoders.meaning(&message));
         meaning.map_err(|error| self.refused(&error))
     }
 
     /// Why it cannot be converted as requested.
     pub fn refused(&self, reason: &dyn std::fmt::Display) -> Failure {
-        let at = asof::Stamp::from_nanos(self.log_time);
-        let (topic, kind) = (&self.channel.topic, self.channel.type_name());
-        Failure::new(
-            "DecodeError",
-            format_args!("{topic} at {at} ({kind}): {reason}"),
-        )
+        self.format.refused(self.log_time, reason)
+    }
+
+    /// Where its fields are, if they can be read one by one.
+    fn view(&self) -> Option<StructView<'_>> {
+        Some(StructView {
+            format: &self.format,
+            payload: &self.payload,
+            place: self.format.message(&self.payload)?,
+            log_time: self.log_time,
+        })
     }
 
     fn decode<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let data = self.data.get_or_try_init(py, || {
+            if let Some(view) = self.view() {
+                return Ok::<_, PyErr>(view.record(py)?.unbind());
+            }
+            let message = self.to_message();
             let record = py.detach(|| {
-                let mut decoders = self.decoders.lock().unwrap_or_else(PoisonError::into_inner);
-                decoders.record(&self.to_message())
+                self.format
+                    .with_decoders(|decoders| decoders.record(&message))
             });
             let record = record.map_err(|error| self.refused(&error))?;
             let batch = record.batch();
@@ -98,9 +111,24 @@ impl Message {
                 matches!(field.data_type(), arrow_schema::DataType::Timestamp(..))
             };
             let times = times.take_while(is_time).count();
-            Ok::<_, PyErr>(value::record(py, batch, 0, times)?.unbind())
+            Ok(value::record(py, batch, 0, times)?.unbind())
         })?;
         Ok(data.bind(py).clone())
+    }
+
+    /// A field; of a message that has to be decoded whole, an entry of its data.
+    fn field<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match self.view() {
+            Some(view) => view.field(py, &self.touched, name),
+            None => self.decode(py)?.cast::<PyDict>()?.get_item(name),
+        }
+    }
+
+    fn names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        match self.view() {
+            Some(view) => Ok(view.names().into_iter().map(str::to_owned).collect()),
+            None => self.decode(py)?.cast::<PyDict>()?.keys().extract(),
+        }
     }
 }
 
@@ -109,7 +137,7 @@ impl Message {
     /// The topic.
     #[getter]
     fn topic<'py>(&self, py: Python<'py>) -> Bound<'py, PyString> {
-        PyString::intern(py, &self.channel.topic)
+        PyString::intern(py, &self.channel().topic)
     }
 
     /// When it was recorded, in nanoseconds since 1970.
@@ -133,13 +161,13 @@ impl Message {
     /// The name of its type.
     #[getter]
     fn r#type(&self) -> &str {
-        self.channel.type_name()
+        self.channel().type_name()
     }
 
     /// Its encoding: `cdr`, `ros1`, `protobuf`, `json`, …
     #[getter]
     fn encoding(&self) -> &str {
-        &self.channel.message_encoding
+        &self.channel().message_encoding
     }
 
     /// Its bytes, as recorded.
@@ -159,10 +187,11 @@ impl Message {
     fn stamp(&self, py: Python<'_>) -> PyResult<Option<i64>> {
         let stamp = py.detach(|| {
             let batch: Batch = [self.to_message()].into_iter().collect();
-            let mut decoders = self.decoders.lock().unwrap_or_else(PoisonError::into_inner);
-            batch
-                .get(0)
-                .map_or(Ok(None), |message| decoders.stamp(message))
+            let stamp = |message| {
+                self.format
+                    .with_decoders(|decoders| decoders.stamp(message))
+            };
+            batch.get(0).map_or(Ok(None), stamp)
         });
         Ok(stamp.map_err(Failure::from)?.map(asof::Stamp::nanos))
     }
@@ -180,25 +209,30 @@ impl Message {
     }
 
     fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        let data = self.decode(py)?;
-        if let Some(value) = data.cast::<PyDict>()?.get_item(name)? {
+        if let Some(value) = self.field(py, name)? {
             return Ok(value);
         }
-        let fields: Vec<String> = data.cast::<PyDict>()?.keys().extract()?;
         Err(PyAttributeError::new_err(format!(
             "a message on {} has no field '{name}'; it has {}",
-            self.channel.topic,
-            fields.join(", ")
+            self.channel().topic,
+            self.names(py)?.join(", ")
         )))
     }
 
     fn __getitem__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        self.decode(py)?.get_item(name)
+        let found = self.field(py, name)?;
+        found.ok_or_else(|| PyKeyError::new_err(name.to_owned()))
+    }
+
+    fn __dir__(slf: &Bound<'_, Self>) -> PyResult<Vec<String>> {
+        let mut names: Vec<String> = slf.get_type().dir()?.extract()?;
+        names.extend(slf.get().names(slf.py())?);
+        Ok(names)
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Parts<'py>)> {
         let again = py.import("asof._asof")?.getattr("message_of")?;
-        let channel = &self.channel;
+        let channel = self.channel();
         let schema = channel.schema.as_deref().map(|schema| {
             let text = PyBytes::new(py, &schema.data);
             (schema.name.clone(), schema.encoding.clone(), text)
@@ -223,8 +257,8 @@ impl Message {
     fn __repr__(&self) -> String {
         format!(
             "<asof.Message {} {} at {}, {} bytes>",
-            self.channel.topic,
-            self.channel.type_name(),
+            self.channel().topic,
+            self.channel().type_name(),
             asof::Stamp::from_nanos(self.log_time),
             self.payload.len()
         )
@@ -260,12 +294,12 @@ pub fn message_of(channel: Named<Vec<u8>>, times: (i64, i64, u32), payload: Vec<
     };
     let (log_time, publish_time, sequence) = times;
     Message {
-        channel: Arc::new(channel),
+        format: SharedDecoders::default().format(&Arc::new(channel)),
         log_time,
         publish_time,
         sequence,
         payload: payload.into(),
-        decoders: SharedDecoders::default(),
+        touched: Touched::default(),
         data: PyOnceLock::new(),
     }
 }
@@ -322,6 +356,6 @@ impl Messages {
         let row = &this.batch.rows()[at];
         let buffer = this.batch.buffers().get(row.buffer as usize);
         let message = this.batch.get(at);
-        Ok(message.map(|message| Message::new(message, buffer, Arc::clone(&this.decoders))))
+        Ok(message.map(|message| Message::new(message, buffer, &this.decoders)))
     }
 }

@@ -3,6 +3,7 @@
 use arrow_buffer::Buffer;
 use asof::decode::{Picture, PixelNumber, Pixels, Record, VideoCodec, picture_type};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::message::Message;
 use crate::ndarray::from_buffer;
@@ -27,6 +28,29 @@ pub fn picture<'py>(py: Python<'py>, message: &Message) -> PyResult<Shaped<'py>>
     let bytes = from_buffer(py, buffer, "u1")?;
     Ok((bytes, kind, shape, step, is_reversed))
 }
+
+/// The codec of a message of video, whether a decoder can start with it, whether it has a picture, and its bytes. None for
+/// other messages.
+#[pyfunction]
+pub fn video_packet<'py>(py: Python<'py>, message: &Message) -> PyResult<Option<Packet<'py>>> {
+    let record = py.detach(|| message.meaning())?;
+    let (Some(format), Some(data)) = (record.text("format"), record.buffer("data")) else {
+        return Ok(None);
+    };
+    let codec = VideoCodec::named(&format).filter(|_| picture_type(&data).is_none());
+    Ok(codec.map(|codec| {
+        let bytes = PyBytes::new(py, &data);
+        (
+            codec.name(),
+            codec.is_key(&data),
+            codec.has_picture(&data),
+            bytes,
+        )
+    }))
+}
+
+/// A packet of video.
+type Packet<'py> = (&'static str, bool, bool, Bound<'py, PyBytes>);
 
 /// The bytes at a path of a message; in JSON they are text, or a list of numbers.
 #[pyfunction]

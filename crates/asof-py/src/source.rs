@@ -14,8 +14,10 @@ use pyo3::types::PyDict;
 
 use crate::align::{self, Wish};
 use crate::errors::{Failure, Result};
+use crate::fields::SharedDecoders;
 use crate::interrupt::{Heeding, awaited, detached};
-use crate::message::{Message, Messages, SharedDecoders};
+use crate::message::{Message, Messages};
+use crate::sql::OwnTables;
 use crate::table::{Rows, Table};
 use crate::time::{Time, range};
 
@@ -31,12 +33,12 @@ impl Source {
         Heeding(Arc::clone(&self.recording))
     }
 
-    fn span(&self, start: Option<Time>, end: Option<Time>) -> TimeRange {
+    pub(crate) fn span(&self, start: Option<Time>, end: Option<Time>) -> TimeRange {
         range(self.recording.summary().range, start, end)
     }
 
     /// The topics that names and globs match; all where none is given. One without a match is an error.
-    fn topics(&self, patterns: &[String]) -> Result<Topics> {
+    pub(crate) fn topics(&self, patterns: &[String]) -> Result<Topics> {
         if patterns.is_empty() {
             return Ok(Topics::All);
         }
@@ -71,8 +73,23 @@ impl Source {
         Ok(Source { recording })
     }
 
-    /// Its contents, as far as they are known without reading it.
-    fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    /// Whether it has a topic.
+    fn has_topic(&self, topic: &str) -> bool {
+        let summary = self.recording.summary();
+        let mut channels = summary.channels.iter();
+        channels.any(|entry| entry.channel.topic == topic)
+    }
+
+    /// The names of its topics, sorted.
+    fn topic_names(&self) -> Vec<String> {
+        let summary = self.recording.summary();
+        let topics = summary.topics().into_iter();
+        topics.map(str::to_owned).collect()
+    }
+
+    /// Its contents, as far as they are known without reading it; of one topic, if one is named.
+    #[pyo3(signature = (topic = None))]
+    fn summary<'py>(&self, py: Python<'py>, topic: Option<&str>) -> PyResult<Bound<'py, PyDict>> {
         let summary = py.detach(|| self.recording.summary());
         let dict = PyDict::new(py);
         dict.set_item("format", &summary.format)?;
@@ -84,7 +101,10 @@ impl Source {
         dict.set_item("start", range.map(|range| range.start.nanos()))?;
         dict.set_item("end", range.map(|range| range.end.nanos()))?;
         dict.set_item("is_growing", self.recording.growth().is_growing())?;
-        let channels = summary.channels.iter().map(|entry| {
+        let is_wanted = |name: &str| topic.is_none_or(|topic| topic == name);
+        let channels = summary.channels.iter();
+        let channels = channels.filter(|entry| is_wanted(&entry.channel.topic));
+        let channels = channels.map(|entry| {
             let channel = &entry.channel;
             let schema = channel.schema.as_deref();
             let schema = schema.map(|schema| {
@@ -236,9 +256,10 @@ impl Source {
         })??)
     }
 
-    /// The rows of an SQL query; `name` is the name of the recording in them.
-    fn sql(&self, py: Python<'_>, name: String, query: &str) -> PyResult<Table> {
-        Ok(py.detach(|| crate::sql::query(&self.recording, name, query))?)
+    /// The rows of an SQL query, over the topics and tables of the user's own; `name` is the name of the recording in them.
+    #[pyo3(signature = (name, query, tables = OwnTables::new()))]
+    fn sql(&self, py: Python<'_>, name: String, query: &str, tables: OwnTables) -> PyResult<Table> {
+        Ok(py.detach(|| crate::sql::query(&self.recording, name, tables, query))?)
     }
 
     /// All transforms in a buffer; how many were read, and what could not be used.
@@ -263,7 +284,7 @@ impl Source {
         let decoders = SharedDecoders::default();
         let messages = known.iter();
         Ok(messages
-            .map(|message| Message::new(message, None, Arc::clone(&decoders)))
+            .map(|message| Message::new(message, None, &decoders))
             .collect())
     }
 }

@@ -16,6 +16,15 @@ use crate::ndarray;
 
 static RECORD: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
+/// A `Record` without entries.
+pub fn empty_record(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    let class = RECORD.get_or_try_init(py, || {
+        let class = py.import("asof._record")?.getattr("Record")?;
+        Ok::<_, PyErr>(class.unbind())
+    })?;
+    class.bind(py).call0()
+}
+
 /// A row of a table as a `Record`: a dict whose fields are attributes too. The first `skipped` columns are left out.
 pub fn record<'py>(
     py: Python<'py>,
@@ -34,11 +43,7 @@ fn fill<'py>(
     row: usize,
     skipped: usize,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let class = RECORD.get_or_try_init(py, || {
-        let class = py.import("asof._record")?.getattr("Record")?;
-        Ok::<_, PyErr>(class.unbind())
-    })?;
-    let record = class.bind(py).call0()?;
+    let record = empty_record(py)?;
     let entries = record.cast::<PyDict>()?;
     for (field, column) in fields.iter().zip(columns).skip(skipped) {
         // A time that the table adds may have taken the field's name.

@@ -158,3 +158,79 @@ def test_lerobot_loads_it(dataset):
     sample = loaded[3]
     assert tuple(sample["action"].shape) == (2,) and sample["task"] == "drive"
     assert sample["observation.images.front"].shape[0] == 3
+
+
+def follow_the_rules(folder):
+    """Reads a dataset as its format says, by its metadata alone; returns how many episodes and frames there are."""
+    info = json.loads((folder / "meta/info.json").read_text())
+    features = info["features"]
+    tasks = pd.read_parquet(folder / "meta/tasks.parquet")
+    assert sorted(tasks["task_index"]) == list(range(info["total_tasks"]))
+    episodes = pd.concat([pd.read_parquet(path) for path in sorted((folder / "meta/episodes").rglob("*.parquet"))])
+    assert episodes["episode_index"].tolist() == list(range(info["total_episodes"]))
+    index = 0
+    for episode in episodes.to_dict("records"):
+        place = {"chunk_index": episode["data/chunk_index"], "file_index": episode["data/file_index"]}
+        rows = pd.read_parquet(folder / info["data_path"].format(**place))
+        rows = rows[rows["episode_index"] == episode["episode_index"]]
+        assert set(rows.columns) == {name for name, feature in features.items() if feature["dtype"] != "video"}
+        assert len(rows) == episode["length"] == episode["dataset_to_index"] - episode["dataset_from_index"]
+        assert rows["index"].tolist() == list(range(index, index + len(rows))) and episode["dataset_from_index"] == index
+        assert rows["frame_index"].tolist() == list(range(len(rows)))
+        np.testing.assert_allclose(rows["timestamp"], rows["frame_index"] / info["fps"], atol=1e-4)
+        assert set(tasks.index[rows["task_index"].unique()]) == set(episode["tasks"])
+        for name, feature in features.items():
+            if feature["dtype"] == "float32" and feature["shape"] != [1]:
+                assert all(value.shape == tuple(feature["shape"]) for value in rows[name]), name
+            if feature["dtype"] == "video":
+                place = {"video_key": name, "chunk_index": episode[f"videos/{name}/chunk_index"]}
+                place["file_index"] = episode[f"videos/{name}/file_index"]
+                assert (folder / info["video_path"].format(**place)).stat().st_size > 0
+                seconds = episode[f"videos/{name}/to_timestamp"] - episode[f"videos/{name}/from_timestamp"]
+                assert round(seconds * info["fps"]) == len(rows)
+        index += len(rows)
+    assert index == info["total_frames"] and info["splits"] == {"train": f"0:{len(episodes)}"}
+    stats = json.loads((folder / "meta/stats.json").read_text())
+    for name, feature in features.items():
+        if feature["dtype"] in ("float32", "int64"):
+            assert stats[name]["count"] == [index] and len(stats[name]["mean"]) == feature["shape"][0], name
+    return len(episodes), index
+
+
+def test_a_dataset_follows_the_rules_of_its_format(dataset):
+    _, folder, frames = dataset
+    assert follow_the_rules(folder) == (2, frames)
+
+
+@pytest.mark.parametrize("videos", [False, True])
+def test_episodes_are_added_to_a_dataset(dataset, tmp_path, videos):
+    if videos and shutil.which("ffmpeg") is None:
+        pytest.skip("there is no ffmpeg")
+    short, _, frames = dataset
+    words = {"hz": 10, "mapping": MAPPING, "videos": videos, "append": True}
+    for count, task in enumerate(["drive", "turn", "drive"], 1):
+        made = asof.lerobot.export(short, tmp_path / "out", task=task, **words)
+        assert made.episodes == 1 and made.frames == frames // 2
+        assert follow_the_rules(tmp_path / "out") == (count, count * frames // 2)
+    assert json.loads((tmp_path / "out/meta/info.json").read_text())["total_tasks"] == 2
+    with pytest.raises(asof.Error, match="rate"):
+        asof.lerobot.export(short, tmp_path / "out", **{**words, "hz": 20})
+    with pytest.raises(errors.WriteError, match="append"):
+        asof.lerobot.export(short, tmp_path / "out", **{**words, "append": False})
+    module = pytest.importorskip("lerobot.datasets.lerobot_dataset", reason="lerobot is not installed")
+    loaded = module.LeRobotDataset("local/test", root=tmp_path / "out")
+    assert len(loaded) == 3 * frames // 2 and loaded.num_episodes == 3
+    assert loaded[len(loaded) - 1]["task"] == "drive" and loaded[frames // 2]["task"] == "turn"
+
+
+def test_joints_are_chosen_by_name(rec, dataset, tmp_path):
+    short, _, frames = dataset
+    names = next(rec.messages("/joint_states")).name
+    mapping = {"action": [f"/joint_states.position[{names[1]}]", f"/joint_states.position[{names[0]}]"]}
+    asof.lerobot.export(short, tmp_path / "out", hz=10, mapping=mapping)
+    found = np.stack(pd.read_parquet(tmp_path / "out/data/chunk-000/file-000.parquet")["action"])
+    asof.lerobot.export(short, tmp_path / "all", hz=10, mapping={"action": ["/joint_states.position"]})
+    wanted = np.stack(pd.read_parquet(tmp_path / "all/data/chunk-000/file-000.parquet")["action"])
+    np.testing.assert_array_equal(found, wanted[:, [1, 0]])
+    with pytest.raises(errors.FieldError, match="elbow"):
+        asof.lerobot.export(short, tmp_path / "none", hz=10, mapping={"action": ["/joint_states.position[elbow]"]})

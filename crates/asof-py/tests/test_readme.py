@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import asof
@@ -29,12 +30,17 @@ def test_the_code_of_the_readme_runs(demo_path, tmp_path, monkeypatch, robot):
     (tmp_path / "run.mcap").symlink_to(demo_path)
     monkeypatch.chdir(tmp_path)
     start = asof.open("run.mcap").start + 5 * 10**9
+    (tmp_path / "fleet/r7").mkdir(parents=True)
+    shutil.copy(demo_path, tmp_path / "fleet/r7/monday.mcap")
+    names["labels"] = names["polars"].DataFrame({"start": [start], "label": ["slips"]})
+    names["labels"] = names["labels"].with_columns(names["polars"].col("start").cast(names["polars"].Datetime("ns", "UTC")))
     names |= {"xyz": [[1.0, 0.0, 0.0], [2.0, 0.0, 0.0]], "stamps": [start, start + 10**9]}
     lives = [saying(robot, topic, None) for topic in ("/scan", "/image", "/imu")]
     try:
         for block in BLOCKS:
             # A robot that is at hand, time for a slow machine, and loops that end.
             block = block.replace("timeout=1.0", "timeout=60.0")
+            block = block.replace("s3://bucket/fleet", "fleet")
             block = re.sub(r"zenoh://[0-9.:]+", robot.address, block)
             block = re.sub(r"(synchronize\(.*\)): \.\.\.", r"\1: break", block)
             exec(compile(block, "README.md", "exec"), names)

@@ -45,3 +45,33 @@ def test_libraries_take_rows_on_threads_of_their_own(rec, query):
 def test_a_wrong_query_is_an_error_with_a_sentence(query):
     with pytest.raises(errors.QueryError, match="nowhere"):
         query("SELECT * FROM nowhere")
+
+
+def test_tables_of_your_own_are_beside_the_topics(rec, query, tmp_path):
+    start = pl.from_epoch(pl.Series([rec.start, rec.start + 10_000_000_000]), "ns").dt.replace_time_zone("UTC")
+    labels = pl.DataFrame({"start": start, "stop": start + pl.duration(seconds=5), "label": ["a", "b"]})
+    sql = (
+        "SELECT l.label, count(*) AS n FROM odom o JOIN labels l ON o.log_time >= l.start AND o.log_time < l.stop GROUP BY 1 ORDER BY 1"
+    )
+    wanted = {"label": ["a", "b"], "n": [250, 250]}
+    for own in (labels, labels.to_arrow(), labels.to_pandas()):
+        assert query(sql, labels=own).to_polars().to_dict(as_series=False) == wanted
+    labels.write_parquet(tmp_path / "labels.parquet")
+    labels.write_ipc(tmp_path / "labels.arrow")
+    labels.write_csv(tmp_path / "labels.csv")
+    for name in ("labels.parquet", "labels.arrow", "labels.csv"):
+        table = query(sql, labels=tmp_path / name)
+        assert table.to_polars().to_dict(as_series=False) == wanted, name
+        assert table.to_polars().height == 2
+
+
+def test_a_table_of_your_own_that_cannot_be_read_is_said(query, tmp_path):
+    with pytest.raises(errors.QueryError, match="nothing.parquet"):
+        query("SELECT * FROM labels", labels=tmp_path / "nothing.parquet")
+    with pytest.raises(errors.QueryError, match="local file"):
+        query("SELECT * FROM labels", labels="s3://bucket/labels.parquet")
+    (tmp_path / "labels.txt").write_text("a")
+    with pytest.raises(errors.QueryError, match="labels.txt"):
+        query("SELECT * FROM labels", labels=tmp_path / "labels.txt")
+    with pytest.raises(errors.QueryError, match="'odom'"):
+        query("SELECT 1", odom=pl.DataFrame({"x": [1]}))

@@ -35,6 +35,7 @@ use crate::fleet::{Fleet, FleetPlace};
 use crate::labels::RecordingLabels;
 use crate::lags::Lags;
 use crate::order::StampOrder;
+use crate::own::OwnTable;
 use crate::planning::{AsofFilterRule, AsofPlanner};
 use crate::recordings::{ColumnsByKind, NamedTopic, Opened, Recordings};
 use crate::right::StampsGoBack;
@@ -56,6 +57,8 @@ pub struct SqlOptions {
     /// Catalogues whose recordings belong to the database too, with their labels. Nothing of a recording is loaded before a query
     /// needs it, and queries see what a catalogue holds when they start.
     pub fleets: Vec<FleetPlace>,
+    /// Tables of the user's own, by name, beside those of the recordings.
+    pub tables: BTreeMap<String, OwnTable>,
 }
 
 impl Default for SqlOptions {
@@ -66,6 +69,7 @@ impl Default for SqlOptions {
             threads: std::thread::available_parallelism().map_or(2, usize::from),
             labels: BTreeMap::new(),
             fleets: Vec::new(),
+            tables: BTreeMap::new(),
         }
     }
 }
@@ -349,7 +353,7 @@ impl Database {
     /// (`OpenOptions::threads`), they take no more memory than a section for each slice.
     ///
     /// # Errors
-    /// When the engine cannot be started.
+    /// When the engine cannot be started, or a table of the user's own has a name that is taken.
     pub fn new(
         recordings: Vec<(String, Arc<dyn Recording>)>,
         options: SqlOptions,
@@ -365,13 +369,18 @@ impl Database {
     /// are read, and the single messages that a query asks for (`at`, `FOR SYSTEM_TIME AS OF`).
     ///
     /// # Errors
-    /// When the engine cannot be started.
+    /// When the engine cannot be started, or there are tables of the user's own, which a cluster does not read.
     #[cfg(feature = "distributed")]
     pub fn on_cluster(
         recordings: Vec<(RecordingAddress, Arc<dyn Recording>)>,
         mut options: SqlOptions,
         cluster: Arc<dyn Cluster>,
     ) -> Result<Self, SqlError> {
+        if let Some(name) = options.tables.keys().next() {
+            return Err(SqlError::query(format!(
+                "a cluster does not read '{name}', a table of your own; run the query without the cluster"
+            )));
+        }
         options.threads = cluster.parallelism().max(1);
         let opened = recordings.into_iter().map(|(address, recording)| {
             let mut opened = Opened::new(address.name.clone(), recording);
@@ -400,8 +409,14 @@ impl Database {
         }
         let context = context(&shared).and_then(prepare).map_err(explained)?;
         let shared = Arc::new(shared);
+        let tables = Tables::of(&shared);
+        if let Some(name) = tables.taken.first() {
+            return Err(SqlError::query(format!(
+                "a table '{name}' is in the recordings already; give your own another name"
+            )));
+        }
         let database = Database {
-            tables: RwLock::new(Arc::new(Tables::of(&shared))),
+            tables: RwLock::new(Arc::new(tables)),
             context,
             shared,
             #[cfg(feature = "distributed")]

@@ -62,6 +62,7 @@ mod meanings;
 mod merge;
 mod narrow;
 mod order;
+mod own;
 mod planning;
 mod points;
 mod pushdown;
@@ -90,6 +91,7 @@ pub use fleet::FleetPlace;
 #[cfg(feature = "flight")]
 pub use flight::{FlightOptions, FlightServer};
 pub use labels::RecordingLabels;
+pub use own::{OwnRows, OwnTable, OwnTableError};
 
 /// The README's examples run as doc tests.
 #[cfg(doctest)]

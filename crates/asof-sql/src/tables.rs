@@ -18,6 +18,8 @@ use crate::topic::TopicTable;
 pub(crate) struct Tables {
     shared: Arc<Shared>,
     names: BTreeMap<String, Kind>,
+    /// Names that both a recording and the user's own tables have.
+    pub taken: Vec<String>,
     made: Mutex<BTreeMap<String, Arc<dyn TableProvider>>>,
     /// Notes about the tables for the user.
     told: Arc<Mutex<BTreeSet<String>>>,
@@ -31,6 +33,8 @@ enum Kind {
     About,
     /// All messages of one meaning.
     Meaning,
+    /// The rows of the user's own table.
+    Own,
 }
 
 impl Tables {
@@ -54,11 +58,20 @@ impl Tables {
         // The topic /diagnostics keeps its own name in quotes.
         let meanings = meanings::tables_of(shared);
         names.extend(meanings.map(|name| (name.to_owned(), Kind::Meaning)));
+        // The user's own table keeps its name when a catalogue comes to have a topic of that name.
+        let own = shared.options.tables.keys();
+        let taken = own.filter(|name| names.insert((*name).clone(), Kind::Own).is_some());
+        let taken: Vec<String> = taken.cloned().collect();
+        let told = taken.iter().map(|name| {
+            format!("'{name}' is your own table; that of the recordings with this name is hidden")
+        });
+        let told = Mutex::new(told.collect());
         Tables {
             shared: Arc::clone(shared),
             names,
+            taken,
             made: Mutex::default(),
-            told: Arc::default(),
+            told: Arc::new(told),
         }
     }
 
@@ -86,6 +99,10 @@ impl Tables {
             Kind::About => Arc::new(AboutTable::new(name, &self.shared, &self.told)),
             Kind::Meaning => match meanings::table_of(name, &self.shared)? {
                 Some(table) => table,
+                None => return Ok(None),
+            },
+            Kind::Own => match self.shared.options.tables.get(name) {
+                Some(own) => Arc::new(own.for_engine()?),
                 None => return Ok(None),
             },
         };

@@ -281,8 +281,22 @@ impl Fleet {
     /// When the query is not valid, or there is no catalogue.
     #[cfg(feature = "sql")]
     pub fn sql(&self, query: &str) -> Result<crate::Table, Error> {
+        self.sql_with(query, BTreeMap::new())
+    }
+
+    /// The same, with tables of your own beside the topics: see [`own_table`](crate::own_table).
+    ///
+    /// # Errors
+    /// As [`sql`](Self::sql), or when a recording has a table of the same name.
+    #[cfg(feature = "sql")]
+    pub fn sql_with(
+        &self,
+        query: &str,
+        tables: BTreeMap<String, asof_sql::OwnTable>,
+    ) -> Result<crate::Table, Error> {
         let options = asof_sql::SqlOptions {
             fleets: vec![self.for_sql()],
+            tables,
             ..asof_sql::SqlOptions::default()
         };
         crate::query::query(Vec::new(), options, query)

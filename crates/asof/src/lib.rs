@@ -37,6 +37,8 @@ use std::path::{Path, PathBuf};
 mod error;
 #[cfg(feature = "fleet")]
 mod fleet;
+#[cfg(feature = "sql")]
+mod own_table;
 mod progress;
 #[cfg(feature = "sql")]
 mod query;
@@ -49,6 +51,8 @@ mod topic;
 pub use error::Error;
 #[cfg(feature = "fleet")]
 pub use fleet::{Fleet, FleetOptions, FleetRecording, FleetRecordings};
+#[cfg(feature = "sql")]
+pub use own_table::own_table;
 pub use progress::{Event, Progress};
 pub use recording::Recording;
 #[cfg(feature = "live")]

@@ -229,8 +229,25 @@ impl Recording {
     /// When the query is not valid.
     #[cfg(feature = "sql")]
     pub fn sql(&self, query: &str) -> Result<Table, Error> {
+        self.sql_with(query, BTreeMap::new())
+    }
+
+    /// The same, with tables of your own beside the topics: see [`own_table`](crate::own_table).
+    ///
+    /// # Errors
+    /// As [`sql`](Self::sql), or when the recording has a table of the same name.
+    #[cfg(feature = "sql")]
+    pub fn sql_with(
+        &self,
+        query: &str,
+        tables: BTreeMap<String, asof_sql::OwnTable>,
+    ) -> Result<Table, Error> {
         let named = vec![(self.name(), Arc::clone(&self.source))];
-        crate::query::query(named, asof_sql::SqlOptions::default(), query)
+        let options = asof_sql::SqlOptions {
+            tables,
+            ..asof_sql::SqlOptions::default()
+        };
+        crate::query::query(named, options, query)
     }
 }
 

@@ -137,6 +137,8 @@ fn no_sql() -> anyhow::Error {
 Examples:
   asof sql run.mcap 'SELECT max(twist.twist.linear.x) FROM odom'
   asof sql a.mcap b.mcap --csv 'SELECT recording, count(*) FROM \"/scan\" GROUP BY 1'
+  asof sql run.mcap --table labels=labels.csv \\
+      'SELECT l.label, avg(o.twist.twist.linear.x) FROM odom o JOIN labels l ON o.stamp BETWEEN l.start AND l.stop GROUP BY 1'
   asof sql run.mcap --parquet joined.parquet \\
       'SELECT s.stamp, o.pose.pose.position.x FROM scan s ASOF JOIN odom o MATCH_CONDITION (s.stamp >= o.stamp)'"
 )]
@@ -172,6 +174,10 @@ pub struct Sql {
     /// Memory limit of sorts, joins and groups; beyond it they use the disk, or fail
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
     memory: u64,
+
+    /// A table of your own beside those of the recordings: a local Parquet, CSV or Arrow file; may be given several times
+    #[arg(long, value_name = "NAME=FILE", conflicts_with = "cluster")]
+    table: Vec<String>,
 
     /// Run queries on the cluster of this scheduler (`asof cluster`), whose executors read the recordings at the same
     /// paths and addresses

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use asof::formats::Recording;
-use asof::sql::{Database, FleetPlace, SqlError, SqlOptions, TextPlace, Waited};
+use asof::sql::{Database, FleetPlace, OwnTable, SqlError, SqlOptions, TextPlace, Waited};
 
 use super::answers::{Answer, Form, to_file};
 use super::completing::in_quotes;
@@ -43,6 +43,7 @@ impl Sql {
         let options = SqlOptions {
             memory: usize::try_from(self.memory).unwrap_or(usize::MAX),
             fleets,
+            tables: own_tables(&self.table)?,
             ..SqlOptions::default()
         };
         let database = match &self.cluster {
@@ -129,6 +130,25 @@ impl Sql {
             _ => Form::Table,
         }
     }
+}
+
+/// The tables of `--table NAME=FILE`.
+fn own_tables(given: &[String]) -> anyhow::Result<BTreeMap<String, OwnTable>> {
+    let mut tables = BTreeMap::new();
+    for word in given {
+        let Some((name, file)) = word.split_once('=').filter(|(name, _)| !name.is_empty()) else {
+            return Err(Usage::error(format!(
+                "--table is a name and a file, such as labels=labels.parquet, not '{word}'"
+            )));
+        };
+        if tables
+            .insert(name.to_owned(), asof::own_table(file)?)
+            .is_some()
+        {
+            return Err(Usage::error(format!("--table names '{name}' twice")));
+        }
+    }
+    Ok(tables)
 }
 
 /// A named recording.

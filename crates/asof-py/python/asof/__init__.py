@@ -7,10 +7,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from asof import errors
-from asof._asof import Batch, Message, Transform, __version__, now
+from asof._asof import Batch, Fields, Message, Transform, __version__, now
+from asof._fleet import Fleet, Found, fleet
 from asof._live import Robot, Window, connect
 from asof._record import Record
 from asof._recording import Problem, Recording, Topic, TopicInfo, open
@@ -21,6 +23,9 @@ from asof.errors import DecodeWarning, Error
 
 if TYPE_CHECKING:
     from asof import lerobot, torch
+
+
+Mapping.register(Fields)
 
 
 def __getattr__(name: str) -> Any:
@@ -36,6 +41,9 @@ __all__ = [
     "Batch",
     "DecodeWarning",
     "Error",
+    "Fields",
+    "Fleet",
+    "Found",
     "Message",
     "Problem",
     "Record",
@@ -51,6 +59,7 @@ __all__ = [
     "__version__",
     "connect",
     "errors",
+    "fleet",
     "lerobot",
     "now",
     "open",

@@ -20,6 +20,10 @@ class Record(dict):
             known = ", ".join(self) or "none"
             raise AttributeError(f"there is no field '{name}'; there are {known}") from None
 
+    def to_dict(self) -> Record:
+        """Itself, as :meth:`asof.Fields.to_dict` of fields that are read when they are touched."""
+        return self
+
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *(name for name in self if name.isidentifier())})
 

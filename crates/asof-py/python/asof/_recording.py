@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 import html
+import json
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -136,22 +138,25 @@ class Recording:
     # Reading
 
     def __getitem__(self, topic: str) -> Topic:
-        if topic not in self.topics:
-            known = ", ".join(self.topics) or "none"
+        if topic not in self:
+            known = ", ".join(self) or "none"
             raise TopicError(f"there is no topic {topic}; there are {known}")
         return Topic(self, topic)
 
     def __contains__(self, topic: object) -> bool:
-        return topic in self.topics
+        return isinstance(topic, str) and self._source.has_topic(topic)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.topics)
+        return iter(self._source.topic_names())
 
     def __len__(self) -> int:
-        return len(self.topics)
+        return len(self._source.topic_names())
 
     def messages(self, *topics: str, start: Any = None, end: Any = None) -> Iterator[_asof.Message]:
-        """The messages of some topics, names or globs such as ``/tf*``, in order of log time; of all where none is named."""
+        """The messages of some topics, names or globs such as ``/tf*``, in order of log time; of all where none is named.
+
+        Fields are read when they are touched: ``m.pose.pose.position.x`` decodes one number. ``m.data`` is all of it as a dict.
+        """
         return self._source.messages(list(topics), start, end)
 
     def at(self, time: Any, *topics: str) -> dict[str, _asof.Message]:
@@ -231,13 +236,16 @@ class Recording:
                 raise missing
         return chosen
 
-    def sql(self, query: str) -> Table:
+    def sql(self, query: str, **tables: Any) -> Table:
         """The rows of a query: every topic is a table, ``"/odom"`` or ``odom``.
+
+        ``labels=frame`` adds a table of your own: any Arrow table, such as a polars or pandas frame, or the path of a Parquet,
+        CSV or Arrow file.
 
         It needs a build with the feature ``sql``; :class:`asof.errors.UnavailableError` explains how to get one.
         """
         name = os.path.basename(self._places[0].rstrip("/")) if self._places else ""
-        return Table(self._source.sql(name, query), (self, "sql", (name, query)))
+        return Table(self._source.sql(name, query, tables), (self, "sql", (name, query, tables)))
 
     def convert(
         self, path: str | os.PathLike[str], topics: str | Sequence[str] = (), start: Any = None, end: Any = None
@@ -253,6 +261,65 @@ class Recording:
             for message in self.messages(*names, start=start, end=end):
                 out.write(message.topic, message)
             return out.written
+
+    def split(
+        self,
+        output: str | os.PathLike[str],
+        every: Any = None,
+        size: int | None = None,
+        topics: str | Sequence[str] = (),
+        start: Any = None,
+        end: Any = None,
+        force: bool = False,
+    ) -> dict[str, Any]:
+        """Splits it into several MCAP files, ``run_0.mcap``, ``run_1.mcap`` and so on, each ``every`` long, or of about ``size`` bytes.
+        Returns what was written: ``parts``, ``messages``, ``problems``."""
+        names = [topics] if isinstance(topics, str) else list(topics)
+        return self._said(_asof.split, os.fspath(output), (every, size), (names, start, end), force)
+
+    def recover(self, path: str | os.PathLike[str], force: bool = False) -> dict[str, Any]:
+        """Saves what a damaged recording still holds into a new MCAP file. Returns how many messages there are, and how many are lost."""
+        return self._said(_asof.recover, os.fspath(path), force)
+
+    def export(
+        self,
+        folder: str | os.PathLike[str],
+        format: str = "parquet",
+        topics: str | Sequence[str] = (),
+        start: Any = None,
+        end: Any = None,
+        fields: Sequence[str] = (),
+        force: bool = False,
+    ) -> bool:
+        """Writes a table for each topic into a folder: ``parquet``, ``arrow``, ``csv`` or ``ndjson``; or its pictures: ``images``,
+        ``video``. Returns whether everything could be written; what could not is a warning."""
+        names = [topics] if isinstance(topics, str) else list(topics)
+        part = (names, start, end)
+        return self._said(_asof.export, os.fspath(folder), (format, list(fields)), part, force)
+
+    def doctor(self, decode: bool = True) -> dict[str, Any]:
+        """Reads all of it, and verifies that its parts agree: ``healthy``, ``messages``, ``undecoded``, ``problems``."""
+        return self._said(_asof.doctor, decode)
+
+    def check(self, expectations: str | os.PathLike[str]) -> dict[str, Any]:
+        """Checks it against expectations in a TOML file; :meth:`expectations` writes them. The result has a verdict for each."""
+        with builtins.open(expectations, encoding="utf-8") as file:
+            return self._said(_asof.check, os.fspath(expectations), file.read())
+
+    def expectations(self) -> str:
+        """Expectations that it and others like it meet, as TOML: what was measured, with a margin."""
+        text, _ = _asof.expectations(self._source, self._places)
+        return text
+
+    def diff(self, other: Recording) -> list[dict[str, Any]]:
+        """What is different in another recording."""
+        return self._said(_asof.diff, other._source, other._places)
+
+    def _said(self, verb: Any, *words: Any) -> Any:
+        text, problems = verb(self._source, self._places, *words)
+        for problem in problems:
+            warnings.warn(problem, DecodeWarning, stacklevel=3)
+        return json.loads(text)
 
     def tf(self, *topics: str) -> TransformBuffer:
         """All its transforms, ROS and Foxglove, in a buffer with tf2's API. What could not be used is a warning.
@@ -311,7 +378,7 @@ class Topic:
     @property
     def info(self) -> TopicInfo:
         """What is known about it without reading it."""
-        return self._recording.topics[self.name]
+        return _topics(self._recording._source.summary(self.name))[self.name]
 
     @property
     def columns(self) -> list[str]:
@@ -352,6 +419,10 @@ class Topic:
     def to_polars(self, columns: Sequence[str] | None = None, start: Any = None, end: Any = None) -> pl.DataFrame:
         """As a ``polars.DataFrame``."""
         return self.read(columns, start, end).to_polars()
+
+    def lazy(self, columns: Sequence[str] | None = None, start: Any = None, end: Any = None) -> pl.LazyFrame:
+        """As a ``polars.LazyFrame``: only the columns, rows and log times that a query needs are read."""
+        return self.read(columns, start, end).lazy()
 
     def to_pandas(
         self, columns: Sequence[str] | None = None, start: Any = None, end: Any = None, **options: Any

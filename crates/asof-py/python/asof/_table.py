@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import html
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from asof import _asof
-from asof.errors import DecodeWarning
+from asof.errors import DecodeWarning, FieldError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,6 +69,37 @@ class Table:
 
         return pl.DataFrame(self.collect())
 
+    def lazy(self) -> pl.LazyFrame:
+        """The rows as a ``polars.LazyFrame``, which reads what a query needs.
+
+        Of a topic, only the columns that are used, the rows that are asked for, and the log times that a filter on ``log_time`` leaves
+        are read; of other tables, the rows that are asked for.
+        """
+        from asof._lazy import lazy
+
+        return lazy(self, self._part)
+
+    def _part(self, columns: Sequence[str] | None, bounds: tuple[int | None, int | None]) -> Table:
+        """The same with at least these columns, and the rows of these log times."""
+        if self._recipe is None or self._recipe[1] != "table":
+            return self
+        recording, question, (topic, names, start, end) = self._recipe
+        source = recording._source
+        after, before = bounds
+        if after is not None:
+            start = after if start is None else max(after, source.resolve(start))
+        if before is not None:
+            end = before if end is None else min(before, source.resolve(end))
+        try:
+            words = (topic, names if columns is None else list(columns), start, end)
+            table = getattr(source, question)(*words)
+        except FieldError:
+            # The name of a column is not always a path: one with dots in it, or one that gave way to a time.
+            words = (topic, names, start, end)
+            table = getattr(source, question)(*words)
+        table = table if self._inner.has_views else table.with_views(False)
+        return Table(table, (recording, question, words))
+
     def to_pandas(self, **options: Any) -> pd.DataFrame:
         """All rows as a ``pandas.DataFrame``; options are those of ``pyarrow.Table.to_pandas``."""
         return self.views(False).to_arrow().to_pandas(**options)
@@ -84,8 +115,6 @@ class Table:
         if column is None:
             return {name: made.numpy(at) for at, name in enumerate(names)}
         if column not in names:
-            from asof.errors import FieldError
-
             raise FieldError(f"there is no column '{column}'; there are {', '.join(names)}")
         return made.numpy(names.index(column))
 

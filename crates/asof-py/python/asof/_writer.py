@@ -40,7 +40,8 @@ class Writer:
             source, of, start, end = what._origin
             self._inner.copy(topic, source, of, start, end)
         elif isinstance(what, Mapping):
-            payload = json.dumps(what, default=_plain, allow_nan=False).encode()
+            whole = what.to_dict() if isinstance(what, _asof.Fields) else what
+            payload = json.dumps(whole, default=_plain, allow_nan=False).encode()
             self._inner.raw(topic, _asof.now() if log_time is None else log_time, payload, "json")
         elif hasattr(what, "__arrow_c_stream__"):
             self._inner.rows(topic, what, log_time)
@@ -79,7 +80,9 @@ class Writer:
 
 
 def _plain(value: Any) -> Any:
-    """Converts a numpy value for JSON."""
+    """Converts a numpy value or the fields of a message for JSON."""
+    if isinstance(value, _asof.Fields):
+        return value.to_dict()
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")

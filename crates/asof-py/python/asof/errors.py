@@ -35,6 +35,10 @@ class AlignError(Error, ValueError):
     """Topics cannot be aligned in this way."""
 
 
+class FleetError(Error):
+    """A folder or bucket of recordings cannot be indexed or searched."""
+
+
 class TimeError(Error, ValueError):
     """The value is not a time or a duration."""
 

@@ -53,17 +53,19 @@ def export(
     tolerance: str | None = None,
     robot_type: str | None = None,
     videos: bool | None = None,
+    append: bool = False,
 ) -> Exported:
     """Writes a dataset into a folder that does not exist yet, or is empty. The folder appears when it is complete.
 
     - ``places`` are recordings; a tuple among them is one recording from several places.
     - ``mapping`` defines the features: a list of paths, each a topic, a dot and a path into its messages, becomes one
-      vector of 32-bit floats; a topic becomes its pictures; ``{"paths": […], "method": "interpolate"}`` has its own method.
+      vector of 32-bit floats (``/joint_states.position[shoulder]`` is that of one joint, whatever else its messages list); a topic becomes its pictures; ``{"paths": […], "method": "interpolate"}`` has its own method.
     - ``episodes`` is ``by_recording``, a duration such as ``30s``, or a topic: each of its messages begins an episode, one with
       ``data: False`` ends it instead, and a text names its task.
     - ``how`` is ``last``, ``nearest``, ``next`` or ``interpolate``, and ``on`` is ``log_time`` or ``stamp``. ``tolerance``, such as
       ``50ms``, is the largest distance of a message; a frame without a match is left out.
     - ``videos``: whether pictures become videos; by default if ffmpeg is installed. H.264 and H.265 are copied.
+    - ``append`` adds the episodes to a dataset with the same rate and features, which LeRobot may have made.
     """
     wanted = {
         "hz": hz,
@@ -76,7 +78,7 @@ def export(
         "videos": videos,
         "features": {name: _feature(feature) for name, feature in mapping.items()},
     }
-    made = _asof.export_lerobot([list(place) for place in several(places)], os.fspath(out), json.dumps(wanted))
+    made = _asof.export_lerobot([list(place) for place in several(places)], os.fspath(out), json.dumps(wanted), append)
     exported = Exported(**made)
     if exported.unusable:
         warnings.warn(f"{exported.unusable:,} messages could not be used", DecodeWarning, stacklevel=2)
