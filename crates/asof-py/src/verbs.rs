@@ -168,10 +168,11 @@ pub fn export(
     source: &Source,
     places: Vec<PathBuf>,
     folder: PathBuf,
-    (format, fields): (String, Vec<String>),
+    written: (String, Vec<String>),
     part: (Vec<String>, Option<Time>, Option<Time>),
     force: bool,
 ) -> PyResult<Said> {
+    let (format, fields) = written;
     let format = match format.as_str() {
         "parquet" => ExportFormat::Parquet,
         "arrow" => ExportFormat::Arrow,
