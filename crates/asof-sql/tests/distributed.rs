@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -10,8 +11,8 @@ use asof_core::SourceError;
 use asof_formats::Recording;
 use asof_sql::arrow::util::pretty::pretty_format_batches;
 use asof_sql::{
-    Cluster, ClusterRows, ClusterStats, Database, PlanCodec, RecordingAddress, RecordingOpener,
-    SqlOptions,
+    Cluster, ClusterRows, ClusterStats, Database, OwnTable, PlanCodec, RecordingAddress,
+    RecordingOpener, SqlOptions,
 };
 use common::{Row, write};
 use datafusion::common::Result;
@@ -194,6 +195,19 @@ fn what_reads_no_recording_stays_here() {
     }
     assert_eq!(fixture.last_plan(), "");
     assert!(fixture.cluster.opener.0.lock().expect("a list").is_empty());
+}
+
+#[test]
+fn a_table_of_ones_own_is_not_for_a_cluster() {
+    let schema = fixture(1, 2).here.columns("x").expect("columns");
+    let options = SqlOptions {
+        tables: BTreeMap::from([("mine".to_owned(), OwnTable::of_rows(schema, Vec::new()))]),
+        ..SqlOptions::default()
+    };
+    let cluster = fixture(1, 2).cluster;
+    let refused = Database::on_cluster(Vec::new(), options, cluster);
+    let error = refused.err().expect("it is refused").to_string();
+    assert!(error.contains("does not read 'mine'"), "{error}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use asof_catalogue::{Catalogue, IndexOptions, Indexer};
 use asof_core::Stamp;
 use asof_formats::{Recording, Store};
 use asof_sql::arrow::util::pretty::pretty_format_batches;
-use asof_sql::{Database, FleetPlace, RecordingLabels, SqlOptions};
+use asof_sql::{Database, FleetPlace, OwnTable, RecordingLabels, SqlError, SqlOptions};
 use common::{Row, write};
 
 struct Fleet {
@@ -75,15 +75,20 @@ impl Fleet {
     }
 
     fn database(&self) -> Database {
+        self.with_tables(BTreeMap::new()).expect("a database")
+    }
+
+    fn with_tables(&self, tables: BTreeMap<String, OwnTable>) -> Result<Database, SqlError> {
         let options = SqlOptions {
             threads: 2,
+            tables,
             fleets: vec![FleetPlace {
                 catalogue: Arc::new(self.catalogue()),
                 open: IndexOptions::default().open,
             }],
             ..SqlOptions::default()
         };
-        Database::new(Vec::new(), options).expect("a database")
+        Database::new(Vec::new(), options)
     }
 
     /// The same recordings, each named.
@@ -233,4 +238,34 @@ fn a_database_follows_its_catalogue() {
     assert!(count("SELECT count(*) AS c FROM x").contains("| 120 |"));
     let gone = Path::new(&path).display().to_string();
     assert!(!count("SELECT recording FROM recordings").contains(&gone));
+}
+
+#[test]
+fn a_table_of_ones_own_keeps_its_name_when_a_recording_comes_to_have_it() {
+    let fleet = Fleet::new();
+    let rows = fleet
+        .named()
+        .collect("SELECT n, n * 2 AS twice FROM x WHERE n < 3");
+    let rows = rows.expect("rows");
+    let own = || OwnTable::of_rows(rows[0].schema(), rows.clone());
+    let named = |name: &str| fleet.with_tables(BTreeMap::from([(name.to_owned(), own())]));
+    for name in ["x", "/x", "topics"] {
+        let error = named(name).err().expect("it is taken").to_string();
+        assert!(error.contains(&format!("'{name}'")), "{error}");
+    }
+    let database = named("mine").expect("a database");
+    let joined = "SELECT count(*) AS c, sum(twice) AS s FROM x JOIN mine ON x.n = mine.n";
+    let before = table(&database, joined);
+    assert!(before.contains("| 3 | 6 |"), "{before}");
+    let notes = "SELECT * FROM problems";
+    assert!(!table(&database, notes).contains("'mine'"));
+
+    fleet.record(COUNT, &["/mine"]);
+    fleet.index();
+    assert_eq!(table(&database, joined), before);
+    let count = table(&database, "SELECT count(*) AS c FROM \"/mine\"");
+    assert!(count.contains("| 10 |"), "{count}");
+    let notes = table(&database, notes);
+    assert!(notes.contains("'mine' is your own table"), "{notes}");
+    assert!(named("mine").is_err());
 }

@@ -40,6 +40,11 @@ fn an_own_table_is_read_by_each_query() {
     });
     let database = database("labels", own).expect("a database");
     assert!(database.tables().contains(&"labels".to_owned()));
+    assert!(shown(&database, "SHOW TABLES").contains("| labels "));
+    let columns = shown(&database, "DESCRIBE labels");
+    assert!(columns.contains("| label "), "{columns}");
+    // Neither of them reads the rows.
+    assert_eq!(opened.load(Ordering::Relaxed), 0);
     for round in 1..=2 {
         let found = shown(
             &database,
