@@ -129,7 +129,7 @@ def test_a_short_message_is_refused_where_it_ends(tmp_path, rec):
     name, encoding, text = "nav_msgs/msg/Odometry", "ros2msg", rec.topics["/odom"].schema[1]
     path = tmp_path / "cut.mcap"
     with asof.Writer(path) as out:
-        out.write("/odom", first.raw[:100], log_time=1, encoding="cdr", schema=(name, encoding, text.encode()))
+        out.write_raw("/odom", 1, first.raw[:100], "cdr", (name, encoding, text.encode()))
     [cut] = asof.open(path).messages()
     assert cut.header == first.header and cut.child_frame_id == first.child_frame_id
     with pytest.raises(errors.DecodeError, match="/odom at .*nav_msgs"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import polars as pl
 import pytest
 from asof import errors
@@ -49,7 +51,7 @@ def test_a_wrong_query_is_an_error_with_a_sentence(query):
 
 def test_tables_of_your_own_are_beside_the_topics(rec, query, tmp_path):
     start = pl.from_epoch(pl.Series([rec.start, rec.start + 10_000_000_000]), "ns").dt.replace_time_zone("UTC")
-    labels = pl.DataFrame({"start": start, "stop": start + pl.duration(seconds=5), "label": ["a", "b"]})
+    labels = pl.DataFrame({"start": start, "stop": start + timedelta(seconds=5), "label": ["a", "b"]})
     sql = (
         "SELECT l.label, count(*) AS n FROM odom o JOIN labels l ON o.log_time >= l.start AND o.log_time < l.stop GROUP BY 1 ORDER BY 1"
     )

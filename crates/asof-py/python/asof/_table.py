@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from asof import _asof
-from asof.errors import DecodeWarning, FieldError
+from asof.errors import DecodeError, DecodeWarning, FieldError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -93,8 +93,9 @@ class Table:
         try:
             words = (topic, names if columns is None else list(columns), start, end)
             table = getattr(source, question)(*words)
-        except FieldError:
-            # The name of a column is not always a path: one with dots in it, or one that gave way to a time.
+        except (FieldError, DecodeError):
+            # The name of a column is not always a path: one with dots in it, or one that gave way to a time. Without a schema, a path
+            # that is nowhere is told as what cannot be decoded; what really cannot fails again.
             words = (topic, names, start, end)
             table = getattr(source, question)(*words)
         table = table if self._inner.has_views else table.with_views(False)
