@@ -206,7 +206,7 @@ fn a_table_of_ones_own_is_not_for_a_cluster() {
     };
     let cluster = fixture(1, 2).cluster;
     let refused = Database::on_cluster(Vec::new(), options, cluster);
-    let error = refused.err().expect("it is refused").to_string();
+    let error = refused.expect_err("it is refused").to_string();
     assert!(error.contains("does not read 'mine'"), "{error}");
 }
 

@@ -250,7 +250,7 @@ fn a_table_of_ones_own_keeps_its_name_when_a_recording_comes_to_have_it() {
     let own = || OwnTable::of_rows(rows[0].schema(), rows.clone());
     let named = |name: &str| fleet.with_tables(BTreeMap::from([(name.to_owned(), own())]));
     for name in ["x", "/x", "topics"] {
-        let error = named(name).err().expect("it is taken").to_string();
+        let error = named(name).expect_err("it is taken").to_string();
         assert!(error.contains(&format!("'{name}'")), "{error}");
     }
     let database = named("mine").expect("a database");

@@ -75,7 +75,7 @@ fn what_cannot_be_read_is_said() {
 #[test]
 fn an_own_table_takes_no_name_that_is_taken_and_is_not_written() {
     let own = || OwnTable::of_rows(labels().schema(), vec![labels()]);
-    let error = database("topics", own()).err().expect("it is taken");
+    let error = database("topics", own()).expect_err("it is taken");
     assert!(error.to_string().contains("'topics'"), "{error}");
     let database = database("labels", own()).expect("a database");
     for sql in [

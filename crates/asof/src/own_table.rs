@@ -1,5 +1,6 @@
 //! Tables of your own in files, for queries.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ pub fn own_table(path: impl AsRef<Path>) -> Result<OwnTable, Error> {
             .map_err(|error| Error::file(format!("cannot read {}: {error}", path.display()), error))
     };
     opened(path)?;
-    let extension = path.extension().map(|end| end.to_ascii_lowercase());
+    let extension = path.extension().map(OsStr::to_ascii_lowercase);
     let read = match extension.as_deref().and_then(|end| end.to_str()) {
         Some("parquet") => parquet,
         Some("csv") => csv,
