@@ -303,6 +303,33 @@ mod with_engine {
     }
 
     #[test]
+    fn tables_of_ones_own_are_named_with_the_command() {
+        let folder = Folder::with_demo();
+        let csv = "topic,owner\n/odom,ada\n/scan,\n";
+        std::fs::write(folder.path("owners.csv"), csv).expect("written");
+        let own = ["run.mcap", "--table", "owners=owners.csv", "--csv"];
+        let asked = |query: &str| text(&sql(&folder, &[&own[..], &[query]].concat()));
+        let joined =
+            "SELECT t.topic, o.owner FROM topics t JOIN owners o ON t.topic = o.topic ORDER BY 1";
+        assert_eq!(asked(joined), "topic,owner\n/odom,ada\n/scan,\n");
+        let listed = asked("SHOW TABLES");
+        assert!(listed.contains("\nowners,"), "{listed}");
+        folder.stdout("index .");
+        let of_fleet = [".", "--table", "owners=owners.csv", "--csv", joined];
+        assert_eq!(text(&sql(&folder, &of_fleet)), asked(joined));
+        for (given, code, word) in [
+            ("odom=owners.csv", 2, "'odom'"),
+            ("owners.csv", 2, "labels=labels.parquet"),
+            ("=owners.csv", 2, "labels=labels.parquet"),
+            ("owners=nothing.csv", 1, "nothing.csv"),
+            ("owners=run.mcap", 2, "run.mcap is not a .parquet"),
+        ] {
+            let told = refused(&folder, &["run.mcap", "--table", given, joined], code);
+            assert!(told.contains(word), "{told}");
+        }
+    }
+
+    #[test]
     fn a_fleet_is_asked_by_clients_of_flight_too() {
         let folder = Folder::with_demo();
         folder.stdout("index .");
