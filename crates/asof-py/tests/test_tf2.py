@@ -26,7 +26,7 @@ def both(rec):
     own, core = asof.TransformBuffer(cache_time="10000s"), tf2_py.BufferCore(Duration(10_000))
     for message in rec.messages("/tf", "/tf_static"):
         for given in message.transforms:
-            moved, turned = given.transform.translation, given.transform.rotation
+            moved, turned = given.transform.translation, dict(given.transform.rotation)
             stamp = _exact(given.header.stamp.sec * 10**9 + given.header.stamp.nanosec)
             length = math.hypot(*turned.values())
             turned.update({part: value / length for part, value in turned.items()})
