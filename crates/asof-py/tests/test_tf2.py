@@ -26,22 +26,25 @@ def both(rec):
     own, core = asof.TransformBuffer(cache_time="10000s"), tf2_py.BufferCore(Duration(10_000))
     for message in rec.messages("/tf", "/tf_static"):
         for given in message.transforms:
-            moved, turned = given.transform.translation, dict(given.transform.rotation)
+            parent, child = given.header.frame_id, given.child_frame_id
             stamp = _exact(given.header.stamp.sec * 10**9 + given.header.stamp.nanosec)
-            length = math.hypot(*turned.values())
-            turned.update({part: value / length for part, value in turned.items()})
+            moved = tuple(given.transform.translation.values())
+            turned = tuple(given.transform.rotation.values())
+            length = math.hypot(*turned)
+            turned = tuple(part / length for part in turned)
             one = TransformStamped()
-            one.header.frame_id, one.child_frame_id = given.header.frame_id, given.child_frame_id
+            one.header.frame_id, one.child_frame_id = parent, child
             one.header.stamp = _time(stamp)
-            for part in "xyz":
-                setattr(one.transform.translation, part, moved[part])
-            for part in "xyzw":
-                setattr(one.transform.rotation, part, turned[part])
-            is_static = message.topic == "/tf_static"
-            (core.set_transform_static if is_static else core.set_transform)(one, "test")
-            seconds, rest = divmod(stamp, 10**9)
-            given.header.stamp.update(sec=seconds, nanosec=rest)
-            (own.set_transform_static if is_static else own.set_transform)(given)
+            for part, value in zip("xyz", moved):
+                setattr(one.transform.translation, part, value)
+            for part, value in zip("xyzw", turned):
+                setattr(one.transform.rotation, part, value)
+            if message.topic == "/tf_static":
+                core.set_transform_static(one, "test")
+                own.set_transform_static(parent, child, moved, turned)
+            else:
+                core.set_transform(one, "test")
+                own.set_transform(parent, child, stamp, moved, turned)
     return own, core
 
 
