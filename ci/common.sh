@@ -1,4 +1,4 @@
-# Sourced by the suites: what they run is the complete command, with the features of the whole workspace. A choice of packages
+# Sourced by the suites, which run the complete command, with the features of the whole workspace. A choice of packages
 # (`-p`) without asof-features would compile most dependencies again, with fewer features.
 target="${CARGO_TARGET_DIR:-target}"
 
@@ -8,9 +8,24 @@ build_asof() {
     cargo build --quiet --workspace --features asof-cli/full --bin asof --example robot "$@"
 }
 
+# Runs cargo with Clippy as the compiler of the workspace's own crates, warnings as errors: what is compiled for tests is linted on
+# the way, as `cargo clippy` does it, but no dependency is compiled once more for lints alone.
+linted() {
+    RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS="-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__" "$@"
+}
+
 # Runs cargo on models of loom, in a target folder that they share.
 under_loom() {
     RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$target/loom" "$@"
+}
+
+# Sets the target folder of Miri. What it compiles runs from the clone that it was compiled in alone: another one begins anew.
+in_miri() {
+    export CARGO_TARGET_DIR="$target/miri"
+    [ "$(cat "$CARGO_TARGET_DIR/clone" 2>/dev/null)" != "$PWD" ] || return 0
+    rm -rf "$CARGO_TARGET_DIR"
+    mkdir -p "$CARGO_TARGET_DIR"
+    echo "$PWD" >"$CARGO_TARGET_DIR/clone"
 }
 
 # Says what a suite leaves out, in the one form that the gate counts and repeats.
@@ -30,6 +45,29 @@ recordings() {
     [ -d "$data/$1" ] || skip_rest "no recordings in $data/$1 (set ASOF_TEST_DATA)"
 }
 
+# `in_turn LOCK COMMAND...` runs a command of which there may be one at a time: suites run side by side, and the others wait.
+in_turn() {
+    local lock=$1 only status=0
+    shift
+    mkdir -p "$(dirname "$lock")"
+    exec {only}>"$lock"
+    flock "$only"
+    "$@" || status=$?
+    exec {only}>&-
+    return "$status"
+}
+
+# Installs packages of Debian, if it is one.
+debian_packages() {
+    command -v apt-get >/dev/null && in_turn "$target/debian.lock" install_packages "$@" >/dev/null 2>&1
+}
+
+install_packages() {
+    local sudo
+    sudo=$(command -v sudo || true)
+    $sudo apt-get update -q && $sudo apt-get install -q -y --no-install-recommends "$@"
+}
+
 # `virtual_environment NAME PACKAGE...` sets `python` to a Python with these packages, without which there is no suite.
 virtual_environment() {
     has_environment "$@" || skip_rest "a Python with ${*:2} is not here"
@@ -42,18 +80,11 @@ comparing_environment() {
 }
 
 # Whether there is such a Python. It stays in the target folder for the next run; ASOF_VENV is one that is there already.
-# `interpreter` is the Python that it is made from, if not python3. Suites run side by side: one makes it, the other waits.
+# `interpreter` is the Python that it is made from, if not python3.
 has_environment() {
-    local venv="${ASOF_VENV:-$target/venv/$1}" only
-    shift
+    local venv="${ASOF_VENV:-$target/venv/$1}"
     python="$venv/bin/python"
-    mkdir -p "$(dirname "$venv")"
-    exec {only}>"$venv.lock"
-    flock "$only"
-    made_environment "$venv" "$@"
-    local status=$?
-    exec {only}>&-
-    return "$status"
+    in_turn "$venv.lock" made_environment "$venv" "${@:2}"
 }
 
 made_environment() {

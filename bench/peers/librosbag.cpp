@@ -9,7 +9,7 @@
 
 namespace {
 
-// What `MessageInstance::write` wants of a stream: room to write into.
+// The stream that `MessageInstance::write` needs: a buffer to write into.
 struct Room {
     std::vector<uint8_t> bytes;
     uint8_t* advance(uint32_t length) {

@@ -7,7 +7,7 @@ use std::path::Path;
 /// Every chunk decompressed into one buffer; with topics, those that hold messages on one of them.
 pub fn decompress(path: &Path, topics: Option<&[&str]>) -> usize {
     let mapped = std::fs::File::open(path).expect("a file");
-    // SAFETY: nobody writes to the file while the benchmark runs.
+    // SAFETY: the file is not written while the benchmark runs.
     let map = unsafe { memmap2::Mmap::map(&mapped) }.expect("a map");
     let summary = mcap::Summary::read(&map)
         .expect("an MCAP file")

@@ -4,12 +4,15 @@
 //! against the same without one: opening all of them, and indexing them for the first time. How many requests a recording
 //! costs is counted by a server that speaks as much S3 as an indexer asks for.
 //!
+//! What planning costs is the CPU time of the whole command over the catalogue of 4,000 recordings of 33 topics: of a query that
+//! reads nothing, and of one that counts a topic of one recording.
+//!
 //! What a cluster costs is the same query on two executors of a core each and in one process of two threads, both through the
 //! command. Ballista takes half an hour to compile, so a command that was built with it is named: ASOF_CLUSTER=PROGRAM, from
-//! `cargo build --release -p asof --features cluster`. Without it that case is left out.
+//! `cargo build --release -p asof-cli --features full`. Without it these cases are left out.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -20,14 +23,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use asof_catalogue::{Catalogue, IndexOptions, IndexRun, Indexer, Search};
-use asof_core::{Message, Query, Source as _, Stamp, TimeRange};
+use asof_core::{Channel, Message, Query, Source as _, Stamp, TimeRange};
 use asof_demo::{Demo, DemoOptions};
 use asof_formats::{McapWriter, McapWriterOptions, Store};
 
 use crate::harness::{Bench, contender};
 
 const RECORDINGS: i64 = 1_000;
-/// The one that is asked for.
+/// The recording that the searches look for.
 const WANTED: i64 = 567;
 /// Recordings that are large enough to be read in parts.
 const LARGE: i64 = 20;
@@ -37,6 +40,7 @@ pub fn run(bench: &mut Bench) {
     prune(bench, folder.path());
     index_again(bench, folder.path());
     requests(bench);
+    sql_of_many(bench, folder.path());
     two_executors(bench, folder.path());
 }
 
@@ -133,7 +137,7 @@ fn prune(bench: &Bench, folder: &Path) {
     bench.case(case, "ms", 9, contenders);
 }
 
-fn count(recording: &dyn asof_formats::Recording, range: TimeRange) -> usize {
+fn count(recording: &dyn asof_core::Source, range: TimeRange) -> usize {
     let query = Query::topics(["/scan"]).between(range.start..=range.end);
     let batches = recording.read(&query).expect("reads");
     batches.map(|batch| batch.expect("a batch").len()).sum()
@@ -202,6 +206,107 @@ fn requests(bench: &Bench) {
     bench.case(case, "requests", 3, vec![contender("asof", measure)]);
 }
 
+/// Recordings of the catalogue that queries are planned over, and topics of each.
+const PLANNED: usize = 4_000;
+const TOPICS: usize = 33;
+
+/// The command with all features, if there is one.
+fn command_of(case: &str) -> Option<OsString> {
+    let asof = std::env::var_os("ASOF_CLUSTER");
+    if asof.is_none() {
+        eprintln!("{case} is left out: set ASOF_CLUSTER to an asof with all features");
+    }
+    asof
+}
+
+/// The CPU time of processes that have ended, in milliseconds.
+fn children_millis() -> f64 {
+    // SAFETY: an all-zero rusage is valid, and the call writes into it and nothing else.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
+        usage
+    };
+    let millis = |time: libc::timeval| time.tv_sec as f64 * 1e3 + time.tv_usec as f64 / 1e3;
+    millis(usage.ru_utime) + millis(usage.ru_stime)
+}
+
+fn sql_of_many(bench: &Bench, folder: &Path) {
+    let cases = ["sql_select_1_of_4000", "sql_one_recording_of_4000"];
+    if !cases.iter().any(|case| bench.wants(case)) {
+        return;
+    }
+    let Some(asof) = command_of(cases[0]) else {
+        return;
+    };
+    let root = folder.join("planned");
+    fs::create_dir(&root).expect("a folder");
+    let one = folder.join("one.mcap");
+    let messages = write_with_topics(&one);
+    for number in 0..PLANNED {
+        fs::hard_link(&one, root.join(format!("{number:04}.mcap"))).expect("a link");
+    }
+    let store = Store::at(&root).expect("a folder");
+    index(&Catalogue::beside(store).expect("a folder"));
+    let ask = |query: &str| {
+        let mut command = Command::new(&asof);
+        command.args(["sql", "-q", "--csv"]).arg(&root).arg(query);
+        let before = children_millis();
+        let answer = command.output().expect("it runs");
+        let told = String::from_utf8_lossy(&answer.stderr);
+        assert!(answer.status.success(), "{told}");
+        let last = String::from_utf8_lossy(&answer.stdout);
+        let last = last.lines().last().unwrap_or_default().to_owned();
+        (children_millis() - before, last)
+    };
+    let name = root.join("2345.mcap");
+    let counted = format!(
+        "SELECT count(*) FROM topic_07 WHERE recording = '{}'",
+        name.display()
+    );
+    let queries = [("SELECT 1".to_owned(), 1), (counted, messages)];
+    for (case, (query, wanted)) in cases.into_iter().zip(queries) {
+        let measure = || {
+            let (millis, answer) = ask(&query);
+            assert_eq!(answer, wanted.to_string(), "{query}");
+            millis
+        };
+        bench.case(case, "CPU ms", 9, vec![contender("asof", measure)]);
+    }
+}
+
+/// Writes a recording of so many topics; returns the messages of each.
+fn write_with_topics(path: &Path) -> usize {
+    let demo = Demo::new(DemoOptions {
+        duration: Duration::from_secs(1),
+        ..DemoOptions::default()
+    });
+    let odometry: Vec<Message> = demo
+        .messages()
+        .filter(|message| message.channel.topic == "/odom")
+        .collect();
+    let channel_of = |number: usize| {
+        let first = odometry.first().expect("the demo has odometry");
+        Arc::new(Channel {
+            topic: format!("/topic_{number:02}"),
+            ..Channel::clone(&first.channel)
+        })
+    };
+    let channels: Vec<Arc<Channel>> = (0..TOPICS).map(channel_of).collect();
+    let mut writer = McapWriter::create(path, McapWriterOptions::default()).expect("a file");
+    for message in &odometry {
+        for channel in &channels {
+            let message = Message {
+                channel: Arc::clone(channel),
+                ..message.clone()
+            };
+            writer.write(&message).expect("a message");
+        }
+    }
+    writer.finish().expect("a file");
+    odometry.len()
+}
+
 /// Recordings of the cluster's case, and how many seconds each is.
 const CLUSTERED: u64 = 16;
 const SECONDS: u64 = 60;
@@ -215,8 +320,7 @@ fn two_executors(bench: &Bench, folder: &Path) {
     if !bench.wants(case) {
         return;
     }
-    let Some(asof) = std::env::var_os("ASOF_CLUSTER") else {
-        eprintln!("{case} is left out: set ASOF_CLUSTER to an asof with the feature `cluster`");
+    let Some(asof) = command_of(case) else {
         return;
     };
     let root = folder.join("clustered");
@@ -299,7 +403,7 @@ impl Processes {
 impl Drop for Processes {
     fn drop(&mut self) {
         for process in &mut self.running {
-            // One that has ended already is as good.
+            // It may have ended already.
             drop(process.kill());
             drop(process.wait());
         }

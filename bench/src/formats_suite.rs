@@ -1,6 +1,6 @@
 //! Suite `formats`: reading bags and db3 files, beside ROS 1's own C++ reader and Python's rosbags.
 //!
-//! The recordings are written by rosbags, so that neither of the readers under test chose their layout. Everyone
+//! The recordings are written by rosbags, so that neither of the readers under test chose their layout. Each contender
 //! opens the file, reads all messages in order of time, and looks at the length of each payload; figures are
 //! nanoseconds a message.
 
@@ -45,6 +45,7 @@ pub fn run(bench: &mut Bench) {
     bench.case("bag_iterate", "ns/message", 9, contenders);
     let contenders = vec![
         timed("asof", counted.0, || assert_eq!(count(&db3), counted)),
+        timed("sqlite", counted.0, || assert_eq!(by_sqlite(&db3), counted)),
         rosbags(&python, "db3", &db3, counted),
     ];
     bench.case("db3_iterate", "ns/message", 9, contenders);
@@ -65,6 +66,32 @@ fn count(place: &Path) -> (u64, u64) {
         for message in batch.expect("reads").iter() {
             messages += 1;
             bytes += message.payload.len() as u64;
+        }
+    }
+    (messages, bytes)
+}
+
+/// The same by SQLite alone, at its fastest: from a mapped file, in the order of the index, without copying payloads.
+fn by_sqlite(folder: &Path) -> (u64, u64) {
+    let files = std::fs::read_dir(folder).expect("a folder");
+    let files = files.map(|file| file.expect("a file").path());
+    let (mut messages, mut bytes) = (0, 0);
+    for file in files.filter(|file| file.extension().is_some_and(|found| found == "db3")) {
+        let flags =
+            rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY | rusqlite::OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let database = rusqlite::Connection::open_with_flags(&file, flags).expect("opens");
+        let mapped = i64::from(u32::MAX);
+        database
+            .pragma_update(None, "mmap_size", mapped)
+            .expect("is set");
+        let query = "SELECT topic_id, timestamp, data FROM messages ORDER BY timestamp";
+        let mut statement = database.prepare(query).expect("a query");
+        let mut rows = statement.query([]).expect("runs");
+        while let Some(row) = rows.next().expect("a row") {
+            let (topic, time): (i64, i64) = (row.get_unwrap(0), row.get_unwrap(1));
+            std::hint::black_box((topic, time));
+            messages += 1;
+            bytes += row.get_ref_unwrap(2).as_blob().expect("a blob").len() as u64;
         }
     }
     (messages, bytes)

@@ -1,4 +1,4 @@
-//! Runs contenders in turns, so that whatever else the machine does hits all of them alike.
+//! Runs contenders in turns, so that other load on the machine affects all of them alike.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -16,7 +16,7 @@ pub struct Bench {
     pub rounds: Option<usize>,
 }
 
-/// Someone who can be measured: each call does the work once and returns the figure, in the case's unit.
+/// A contender: each call does the work once and returns the figure, in the case's unit.
 pub struct Contender<'a> {
     name: &'a str,
     measure: Box<dyn FnMut() -> f64 + 'a>,

@@ -3,10 +3,14 @@
 //! `asof-bench SUITE [--json] [--case TEXT] [--rounds N]` runs a suite's cases, ours and every peer's interleaved in
 //! one process, and prints medians, spread, and the ratio ours/peer.
 
+#[cfg(feature = "align")]
+mod align;
 #[cfg(feature = "blocks")]
 mod blocks;
 #[cfg(feature = "decode")]
 mod chunks;
+#[cfg(feature = "cpp")]
+mod cpp;
 #[cfg(feature = "decode")]
 mod decode;
 #[cfg(feature = "export")]
@@ -27,6 +31,8 @@ mod mcap_suite;
 mod parallel;
 #[cfg(feature = "py")]
 mod py;
+#[cfg(any(feature = "align", feature = "sql"))]
+mod python;
 #[cfg(feature = "decode")]
 mod rerun;
 #[cfg(feature = "sql")]
@@ -42,8 +48,12 @@ use harness::Bench;
 type Suite = (&'static str, fn(&mut Bench));
 
 const SUITES: &[Suite] = &[
+    #[cfg(feature = "align")]
+    ("align", align::run),
     #[cfg(feature = "blocks")]
     ("blocks", blocks::run),
+    #[cfg(feature = "cpp")]
+    ("cpp", cpp::run),
     #[cfg(feature = "decode")]
     ("decode", decode::run),
     #[cfg(feature = "export")]

@@ -33,7 +33,7 @@ pub struct Files {
     pub small: PathBuf,
     /// 300 MB of pictures and clouds in lz4.
     pub large: PathBuf,
-    /// 500 MB: both, one behind the other, in lz4.
+    /// 500 MB: both, one after the other, in lz4.
     both: PathBuf,
 }
 
@@ -104,7 +104,7 @@ pub fn open(path: &Path, threads: usize) -> McapFile {
 
 fn map(path: &Path) -> memmap2::Mmap {
     let file = File::open(path).expect("a file");
-    // SAFETY: nobody writes to the file while the benchmark runs.
+    // SAFETY: the file is not written while the benchmark runs.
     unsafe { memmap2::Mmap::map(&file) }.expect("a map")
 }
 
@@ -174,7 +174,7 @@ fn indexed(
     sum
 }
 
-/// A contender measured in milliseconds, whose answer must be everyone's.
+/// A contender measured in milliseconds; all contenders must return the same answer.
 fn answering<'a>(name: &'a str, answer: u64, work: impl Fn() -> u64 + 'a) -> Contender<'a> {
     contender(name, move || {
         wall(|| assert_eq!(work(), answer, "{name} reads something else"))
@@ -322,7 +322,7 @@ fn open_summary(bench: &Bench, path: &Path) {
     bench.case("open_summary", "us", 51, contenders);
 }
 
-/// What iterating takes beside the mapped file: memory that is not backed by it.
+/// The memory that iterating takes besides the mapped file.
 fn peak_memory(bench: &Bench, path: &Path) {
     let measure = || {
         let before = anonymous_memory();

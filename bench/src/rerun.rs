@@ -10,7 +10,7 @@ pub struct Rerun {
 }
 
 impl Rerun {
-    /// Sets the peer up, if it is not; says so if that failed.
+    /// Installs the peer if it is missing; prints a message if that fails.
     pub fn prepare() -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let python = root.join("target/rerun-venv/bin/python");
@@ -34,7 +34,11 @@ impl Rerun {
     pub fn decode(&self, path: &Path, query: &Query) -> f64 {
         let topics = match &query.topics {
             Topics::All => String::new(),
-            Topics::Named(names) => names.join(","),
+            Topics::Named(names) => names
+                .iter()
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .join(","),
         };
         self.measure(&["decode", &path.display().to_string(), &topics])
     }

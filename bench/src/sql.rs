@@ -1,9 +1,9 @@
 //! Suite `sql`: queries over an MCAP file in place, in CPU seconds of all threads.
 //!
 //! `decompress` is what any reader must spend on the chunks that a query touches. `duckdb_export_and_query` and
-//! `polars_export_and_join` are `asof export` of the recording to Parquet and then the same query there; the same with
-//! `_of_topics_` in it exports the topics of the query alone, for those who know before what they will ask, and `duckdb_query`
-//! has its tables already. `rerun_load_and_query` is Rerun's dataframe reader. DuckDB, polars and Rerun run in processes of
+//! `polars_export_and_join` are `asof export` of the recording to Parquet and then the same query there; the variants with
+//! `_of_topics_` export only the topics of the query, which must be known beforehand, and `duckdb_query` has its tables
+//! already. `rerun_load_and_query` is Rerun's dataframe reader. DuckDB, polars and Rerun run in processes of
 //! their own, and are there if `peers/sql.sh` and `peers/rerun` could be set up.
 
 use std::hint::black_box;
@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use asof_core::Stamp;
-use asof_formats::{McapWriter, McapWriterOptions, Recording};
+use asof_core::{Source, Stamp};
+use asof_formats::{McapWriter, McapWriterOptions};
 use asof_sql::{Database, SqlOptions};
 use asof_tf::TransformBuffer;
 
@@ -20,6 +20,7 @@ use crate::chunks::{cpu, decompress};
 use crate::decode::files::Files;
 use crate::export::export_topics;
 use crate::harness::{Bench, Contender, contender};
+use crate::python;
 use crate::rerun::Rerun;
 
 const ROUNDS: usize = 5;
@@ -153,7 +154,7 @@ fn transforms(bench: &Bench) {
         return;
     }
     let (_folder, path) = demo_file();
-    let recording: Arc<dyn Recording> = Arc::from(asof_formats::open(&path).expect("opens"));
+    let recording: Arc<dyn Source> = Arc::from(asof_formats::open(&path).expect("opens"));
     let database = database(vec![("demo".to_owned(), Arc::clone(&recording))]);
     let buffer = TransformBuffer::from_source(&*recording)
         .expect("reads")
@@ -191,11 +192,11 @@ fn answer(database: &Database, sql: &str) -> usize {
         .sum()
 }
 
-fn open(path: &Path) -> Arc<dyn Recording> {
+fn open(path: &Path) -> Arc<dyn Source> {
     Arc::from(asof_formats::open(path).expect("an MCAP file"))
 }
 
-fn database(recordings: Vec<(String, Arc<dyn Recording>)>) -> Database {
+fn database(recordings: Vec<(String, Arc<dyn Source>)>) -> Database {
     Database::new(recordings, SqlOptions::default()).expect("a database")
 }
 
@@ -215,25 +216,15 @@ fn demo_file() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Those who need the tables as Parquet first.
+/// Engines that need the tables as Parquet first.
 struct Peers {
     python: Option<PathBuf>,
 }
 
 impl Peers {
-    /// Sets them up, if they are not; says so if that failed.
     fn prepare() -> Self {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let python = root.join("target/sql-venv/bin/python");
-        if !python.exists() {
-            let done = Command::new(root.join("peers/sql.sh")).status();
-            if !done.is_ok_and(|status| status.success()) {
-                eprintln!("duckdb and polars could not be installed; those peers are left out");
-                return Peers { python: None };
-            }
-        }
         Peers {
-            python: Some(python),
+            python: python::with_polars(),
         }
     }
 

@@ -23,7 +23,7 @@ import time
 programs = pathlib.Path(sys.argv[1]).resolve()
 book = pathlib.Path("docs/src")
 PAGES = [pathlib.Path("README.md")] + [book / page for page in re.findall(r"\]\(([^)]+\.md)\)", (book / "SUMMARY.md").read_text())]
-# What installs and builds is for `ci/long/package` and for the gate itself.
+# Commands that install and build are tested by `ci/long/package` and by the gate itself.
 NOT_HERE = ("cargo ", "tar ", "sudo ", "pip ", "ci/long/package ")
 SECONDS = 4
 PATIENCE = 180
@@ -75,7 +75,7 @@ def prepare(folder, demo, lines):
     text = "\n".join(lines)
     made = set(re.findall(r"-o (\S+)", text)) | ({"asof-demo.mcap"} if "asof demo" in text else set())
     for name in ["asof-demo.mcap", "run.mcap", "good.mcap", "new.mcap", "monday.bag", "tuesday.mcap"]:
-        # A format is told by the first bytes, not by the name.
+        # The format is detected by the first bytes, not by the name.
         if name in text and name not in made:
             shutil.copy(demo, folder / name)
     if "tuesday/" in text:

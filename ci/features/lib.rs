@@ -1,1 +1,1 @@
-//! Empty: the manifest is what this package is for.
+//! Empty: this package consists of its manifest.

@@ -71,7 +71,7 @@ def check(path):
                         assert len(copied[what]) == len(info[what]), (way, what)
                         kind = {"attachments": "Attachment", "metadata": "Metadata"}[what]
                         assert len(info[what]) == sum(record["type"] == kind for record in records), what
-            # What the messages say is in no encoding that anybody knows.
+            # The message encoding of these files is unknown, so payloads are not decoded.
             [diagnosis] = run("doctor", "--no-decode", "--json", path)
             assert diagnosis["healthy"] and diagnosis["messages"] == len(messages), diagnosis
         except AssertionError as error:

@@ -13,9 +13,9 @@ import tempfile
 
 recordings, asof = pathlib.Path(sys.argv[1]), sys.argv[2]
 cuts_of_a_file = int(os.environ.get("ASOF_CUTS", "4"))
-# Random places are many, since what is lost is lost at few of them.
-mcap_cuts = max(25, cuts_of_a_file)
-# Those above are all alike in what is cut, and take long; ASOF_CUTS asks for more of everything.
+# Many random places: messages are lost only at few of them.
+random_cuts = max(25, cuts_of_a_file)
+# Fewer of the slow ones above, which are alike; ASOF_CUTS sets a larger number for all.
 largest = 400_000 if "ASOF_CUTS" not in os.environ else 1 << 40
 
 
@@ -263,8 +263,8 @@ with tempfile.TemporaryDirectory() as name:
         rows = database.execute("SELECT id, timestamp, length(data) FROM messages")
         whole = {row: (time, size) for row, time, size in rows}
         database.close()
-        parts = range(1, cuts_of_a_file)
-        places = [len(data) * part // cuts_of_a_file + part % 3 for part in parts]
+        dice = random.Random(path.name)
+        places = [dice.randint(100, len(data) - 1) for _ in range(random_cuts)]
         # The topics are on one of the first pages, or after the messages.
         size = struct.unpack_from(">H", data, 16)[0]
         places += [size * page + extra for page in (2, 3, 4, 5, len(data) // size - 1) for extra in (0, 100)]
@@ -283,10 +283,10 @@ with tempfile.TemporaryDirectory() as name:
         chunks = mcap_chunks(data)
         if chunks is None:
             continue
-        # What the whole file gives: some are damaged as they are, or have times that a stamp cannot hold.
+        # The answers for the complete file: some files are damaged already, or have times beyond the range of a stamp.
         given = collections.Counter(one["log_time"] for one in answers("cat", "--raw", "--json", path))
         dice = random.Random(path.name)
-        for cut in sorted(set(mcap_places(data, mcap_cuts, dice))):
+        for cut in sorted(set(mcap_places(data, random_cuts, dice))):
             short = folder / "cut.mcap"
             short.write_bytes(data[:cut])
             try:

@@ -94,7 +94,7 @@ def made(path):
             put("C", b"3" + struct.pack("<HQ", step, time) + f"tagged {step}".encode())
             put("O", struct.pack("<H", step))
             pair("P", "int32_t INT_3", struct.pack("<i", step))
-    # Cut in the middle of a message, and more behind it, as after a crash.
+    # A message is cut, and more data follows it, as after a crash.
     put("L", b"6" + struct.pack("<Q", 1) + b"lost in the crash")
     del log[-9:]
     flags = 16 + 3

@@ -11,7 +11,7 @@ import struct
 import subprocess
 import sys
 
-# A verb takes a fraction of a millisecond on what is no larger.
+# On files up to this size a verb takes a fraction of a millisecond.
 MOST_BYTES = 120_000
 
 

@@ -97,7 +97,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         self.send_header("Content-Length", str(last + 1 - first))
         self.send_header("Last-Modified", self.date_time_string(path.stat().st_mtime))
         self.end_headers()
-        # A client that has found a mistake hangs up.
+        # A client that detects an error closes the connection.
         with path.open("rb") as file, contextlib.suppress(ConnectionError):
             file.seek(first)
             self.wfile.write(file.read(last + 1 - first))
@@ -111,7 +111,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         super().end_headers()
 
     def copyfile(self, source, outputfile):
-        # A client that wanted a part hangs up on the whole.
+        # A client that asked for a range closes the connection when it gets the whole file.
         with contextlib.suppress(ConnectionError):
             super().copyfile(source, outputfile)
 
@@ -207,7 +207,7 @@ def buckets(local, folder):
     """Every message of a bucket is that of the file."""
     wanted = cat(local).stdout
     assert wanted
-    # What Google's buckets answer to a reader is a web server's answer, at bucket/object.
+    # Google's buckets answer readers as a web server does, at /bucket/object.
     google = pathlib.Path(folder) / "google"
     (google / "drives" / OBJECT).parent.mkdir(parents=True)
     shutil.copy(local, google / "drives" / OBJECT)
@@ -223,7 +223,7 @@ def buckets(local, folder):
             expect(f"every message over {scheme} is that of the file", found.stdout == wanted, found.stderr[:300])
             told = cat(f"{scheme}://drives/missing.mcap", **env).stderr
             expect(f"a missing object over {scheme} is told of", "no such file" in told, told)
-            # The web server that stands in for Google's does not say what it holds.
+            # The web server in place of Google's cannot list its files.
             if scheme != "gs":
                 folders(scheme, env, messages)
     told = cat("az://container/run.mcap").stderr
@@ -296,7 +296,7 @@ with tempfile.TemporaryDirectory() as folder:
         info(Server(folder))
     else:
         subprocess.run([shuffled, local, "20"], check=True)
-        # Most of it is waiting.
+        # Most of the time is spent waiting.
         quiet = threading.Thread(target=silence)
         quiet.start()
         web(local, folder)

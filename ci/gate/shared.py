@@ -7,7 +7,7 @@ to be the same: its features, its profile, and all below it.
 import json
 import sys
 
-# So many small ones may differ: it is the trees over tokio, serde and Arrow that cost.
+# Up to this many small crates may differ; only the large ones over tokio, serde and Arrow take long.
 FEW = 20
 
 

@@ -1,4 +1,4 @@
-// Notes about a recording, files that are dropped onto the page, and recordings beside each other. Each step is one fact.
+// Annotations, files that are dropped onto the page, and several recordings in one view. Each step is one fact.
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import crypto from "node:crypto";
@@ -88,7 +88,7 @@ async function dropped({ step, until, open, serve, path_of, position }) {
     const file = fs.openSync(path_of("plain-drop.mcap"), "w");
     mcap(messages, (part) => fs.writeSync(file, part));
     fs.closeSync(file);
-    // With an index: of a file without one everything is read once to draw the timeline, and kept as far as the cache goes.
+    // With an index: a file without one is read completely to draw the timeline, and cached within the budget.
     execFileSync(ASOF_BIN, ["convert", "plain-drop.mcap", "-o", "large-drop.mcap", "--compression", "none", "-q"], { cwd: ASOF_FOLDER, stdio: "ignore" });
     fs.rmSync(path_of("plain-drop.mcap"));
     const { url, server } = await serve("serve");
@@ -97,7 +97,7 @@ async function dropped({ step, until, open, serve, path_of, position }) {
     const view = await open(url);
     const said = [];
     let taken = Infinity;
-    // It has all come by then, and nothing has been read.
+    // All bytes have arrived by then; none of them has been decoded.
     view.page.on("request", (request) => request.url().includes("/api/files/open") && (taken = held() - before));
     await view.page.exposeFunction("said", (text) => said.push(text));
     await view.page.locator(".drop").evaluate((over) => new MutationObserver(() => window.said(over.innerText)).observe(over, { childList: true }));
@@ -154,14 +154,14 @@ async function fleet({ step, until, open, serve, path_of, barriers, position }) 
     await until("none", async () => (await told.innerText()) === "No recording matches");
     await page.getByRole("searchbox", { name: "Robot" }).fill("");
     await until("it is there again", async () => (await rows.count()) === 1);
-    // On from the last field, over the list, to the recording.
+    // Tab leads from the last field into the list and to the recording.
     await page.getByRole("searchbox", { name: "Until" }).focus();
     await page.keyboard.press("Tab");
     await page.keyboard.press("Tab");
     await page.keyboard.press("Enter");
     await page.waitForURL((now) => now.pathname.startsWith("/r/"));
     await until("it plays", async () => (await position(page)) > 0.2);
-    // A path of the same server: what the browser keeps is kept, and there is a way back.
+    // It is a path of the same server, so layouts and theme stay, and there is a link back to the list.
     assert.equal(new URL(page.url()).origin, new URL(url).origin);
     assert.equal(new URL(page.url()).pathname, "/r/r1:run.mcap/");
     await page.getByRole("button", { name: "Open", exact: true }).waitFor();

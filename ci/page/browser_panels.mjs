@@ -1,4 +1,4 @@
-// Layouts that are kept, shared and taken over; plots, tables, maps and video. Each step is one fact.
+// Layouts that are saved, shared and imported; plots, tables, maps and video. Each step is one fact.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import fs from "node:fs";
@@ -128,7 +128,7 @@ async function plots({ step, until, barriers, pixels }, page) {
     const [least, most, mean, deviation, low, middle, high] = (await row.allInnerTexts()).map(Number);
     assert.ok(least <= mean && mean <= most && least > 8 && deviation > 0, `${least} ${mean} ${most} ${deviation}`);
     assert.ok(least <= low && low <= middle && middle <= high && high <= most, `${low} ${middle} ${high}`);
-    // The plot keeps its room.
+    // The statistics do not push the plot out of the panel.
     assert.ok((await plot.locator(".plot-area").boundingBox()).height >= 40);
   });
   await step("a plot is saved as a drawing, a picture and a table", async () => {
@@ -351,7 +351,13 @@ async function keyboard({ demo, step, until, open, pixels }) {
     await page.evaluate(() => document.activeElement?.blur());
     const plot = page.locator(".panel[data-kind=plot] .u-over");
     await plot.waitFor();
-    const whole = await pixels(page, ".panel[data-kind=plot] canvas");
+    let [whole, still] = ["", 0];
+    await until("all lines are drawn", async () => {
+      const before = whole;
+      whole = await pixels(page, ".panel[data-kind=plot] canvas");
+      still = whole === before ? still + 1 : 0;
+      return still > 10;
+    });
     await page.keyboard.press("+");
     await until("the plot is zoomed", async () => (await pixels(page, ".panel[data-kind=plot] canvas")) !== whole);
     await page.keyboard.press("0");
@@ -451,7 +457,7 @@ async function tiles({ step, until, open, serve, path_of }) {
     const { url } = await serve("serve", "gps.mcap", "--tiles", `http://127.0.0.1:${port}/{z}/{x}/{y}.png`);
     const view = await open(`${url}#t=1`);
     await until("tiles are asked for", async () => asked.some(([path]) => /^\/\d+\/\d+\/\d+\.png$/.test(path)));
-    // The drawing holds what came from elsewhere, so it can be looked at from outside alone.
+    // Tiles of another origin taint the canvas, so its pixels can be read only from a screenshot.
     const green_pixels = async () => {
       const shot = (await view.page.locator(".panel[data-kind=map] canvas").screenshot()).toString("base64");
       return view.page.evaluate(async (shot) => {

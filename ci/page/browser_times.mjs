@@ -1,4 +1,4 @@
-// What is measured rather than tested: how a heavy scene plays, and how soon a large recording shows something.
+// Measurements, without limits: the playback of a heavy scene, and the first frame of a large recording.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import fs from "node:fs";

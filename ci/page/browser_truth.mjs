@@ -1,5 +1,5 @@
-// What the page shows is so: frames that are not connected, all digits, what varies, and fields that are plotted by a click. Each
-// step is one fact, on recordings that are made here and on those of other people's robots.
+// The page shows what the recording holds: frames that are not connected, all digits of a value, plots of fields that vary, and
+// plots by click. Each step is one fact, on recordings that are made here and on those of other people's robots.
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import fs from "node:fs";
@@ -58,6 +58,39 @@ async function frames({ step, until, open, serve, path_of, hues }) {
     const { url } = await serve("serve", "far.mcap");
     const view = await open(`${url}#t=0.5`);
     await until("the near ones fill the view", async () => (await hues(view.page, ".scene canvas")).blue > 300);
+    await view.close();
+  });
+  await step("a path of some centimetres is framed, and its arrow does not hide it", async () => {
+    const at = (t) => ({ topic: "small", type: "geometry_msgs/PoseStamped", schema, t: t * 1e9, data: { header: { frame_id: "map" }, pose: { position: { x: 3 + 0.1 * Math.cos(t), y: 3 + 0.1 * Math.sin(t), z: 0 }, orientation: still } } });
+    fs.writeFileSync(path_of("small.mcap"), mcap(Array.from({ length: 13 }, (_, index) => at(1 + index / 2))));
+    const { url } = await serve("serve", "small.mcap");
+    const view = await open(`${url}#t=2`);
+    // A topic without a slash has its colour in the list, too.
+    const tint = await view.page.locator('.layer[data-name="small"] .swatch').evaluate((one) => one.style.backgroundColor);
+    const [red, green, blue] = tint.match(/[\d.]+/g).map(Number);
+    const drawn = async () => {
+      const shot = (await view.page.locator(".scene canvas").screenshot()).toString("base64");
+      return view.page.evaluate(async ([shot, ...tint]) => {
+        const image = new Image();
+        image.src = `data:image/png;base64,${shot}`;
+        await image.decode();
+        const context = new OffscreenCanvas(image.width, image.height).getContext("2d");
+        context.drawImage(image, 0, 0);
+        const { data } = context.getImageData(0, 0, image.width, image.height);
+        const columns = [];
+        let count = 0;
+        for (let at = 0; at < data.length; at += 4) {
+          if (tint.some((one, index) => Math.abs(data[at + index] - one) > 40)) continue;
+          columns.push((at / 4) % image.width);
+          count++;
+        }
+        return { wide: (Math.max(...columns) - Math.min(...columns)) / image.width, part: count / (data.length / 4) };
+      }, [shot, red, green, blue]);
+    };
+    await until("a path as wide as half of the view", async () => (await drawn()).wide > 0.4);
+    const { part } = await drawn();
+    assert.ok(part < 0.02, `lines and a small arrow, not ${part} of the picture`);
+    assert.deepEqual(view.complaints, []);
     await view.close();
   });
   await step("a robot whose meshes are missing is drawn by its collision shapes, or as lines", async () => {
@@ -233,7 +266,7 @@ async function varying({ step, until, open, serve, path_of }) {
     assert.deepEqual(view.complaints, []);
     await view.close();
   });
-  for (const [name, wanted] of [["vec3-proto.mcap", /./], ["mouse-json.mcap", /./], ["capstan-robot.mcap", /./]]) {
+  for (const [name, wanted] of [["vec3-proto.mcap", /./], ["mouse-json.mcap", /./], ["capstan-robot.mcap", /./], ["turtlesim-lz4.bag", /^(x|y|theta)$/]]) {
     const file = others(name);
     if (file)
       await step(`${name}, from another robot, opens with a plot of what varies`, async () => {
@@ -250,15 +283,17 @@ async function varying({ step, until, open, serve, path_of }) {
 
 async function plotting({ step, until, open, serve, path_of, pixels }) {
   await step("a field is plotted from a message, a table and the topics, by keyboard and by click, and over another", async () => {
-    const messages = Array.from({ length: 30 }, (_, index) => ({ topic: "/state", type: "my/State", schema, t: 1e9 + index * 1e8, data: { x: index, on: index % 10 > 4, label: '{"mode":"auto","speed":3}' } }));
+    const messages = Array.from({ length: 30 }, (_, index) => ({ topic: "/state", type: "my/State", schema, t: 1e9 + index * 1e8, data: { x: index, on: index % 10 > 4, label: '{"mode":"auto","speed":3}', bytes: [...Buffer.from('{"depth":[4.25]}')] } }));
     fs.writeFileSync(path_of("fields.mcap"), mcap(messages));
     const { url } = await serve("serve", "fields.mcap");
     const view = await open(`${url}#t=1`);
     const { page } = view;
     await page.locator(".topic", { hasText: "/state" }).click();
     const message = page.locator(".panel[data-kind=raw]");
-    // What a text holds in JSON is folded out.
+    // JSON within a string, and within bytes, is shown as a tree.
     await message.getByText('"auto"').waitFor();
+    await message.getByText("JSON in bytes").waitFor();
+    await message.getByText("4.25").waitFor();
     await message.getByRole("button", { name: "on", exact: true }).focus();
     await page.keyboard.press("Enter");
     await page.getByRole("menuitem", { name: "Plot this field" }).waitFor();
@@ -313,9 +348,22 @@ async function around({ demo, step, until, open, serve, path_of }) {
     await view.page.locator(".plot-area canvas").waitFor();
     const cut = await view.page.evaluate(() => [...document.querySelectorAll(".panel")].filter((one) => one.querySelector(".u-wrap")?.getBoundingClientRect().bottom > one.getBoundingClientRect().bottom + 1).map((one) => one.dataset.kind));
     assert.deepEqual(cut, []);
+    const cutEntries = await view.page.evaluate(() => [...document.querySelectorAll(".legend-entry")].filter((one) => one.getBoundingClientRect().right > one.closest(".panel").getBoundingClientRect().right).map((one) => one.innerText));
+    assert.deepEqual(cutEntries, []);
     await view.page.keyboard.press("t");
     await view.page.locator(".topic").first().waitFor();
     assert.equal(await view.page.locator(".topics").evaluate((one) => one.scrollWidth <= one.clientWidth), true);
+    await view.close();
+  });
+  await step("a setting that is not set shows its default and its unit", async () => {
+    const view = await open(`${demo.url}#t=2`);
+    await view.page.getByRole("button", { name: "Settings of /scan" }).click();
+    assert.match(await view.page.locator(".layer-settings").innerText(), /size \(px\)[^]*decay \(s\)/);
+    for (const [name, otherwise] of [["size of /scan", "5"], ["from of /scan", "minimum"], ["decay of /scan", "0"]]) {
+      const input = view.page.getByLabel(name, { exact: true });
+      assert.deepEqual([await input.inputValue(), await input.getAttribute("placeholder")], ["", otherwise]);
+    }
+    assert.deepEqual(view.complaints, []);
     await view.close();
   });
   await step("a long recording counts minutes, and the difference between two moments is shown", async () => {

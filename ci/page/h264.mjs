@@ -1,5 +1,5 @@
-// As much of an H.264 encoder as a test needs: small pictures whose blocks are written as they are. The first packet has
-// all of them; each that follows has one block that is new, and says of all others that they stay.
+// A minimal H.264 encoder for tests: small pictures with uncompressed blocks. The first packet has all blocks (a key frame);
+// each later one has one changed block and marks all others as skipped.
 
 /** Packets in Annex B of a film of 64 by 64 pixels. It is blue at first; block after block becomes red. */
 export function film(count, every = count) {

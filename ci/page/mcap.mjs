@@ -1,4 +1,4 @@
-// As much of an MCAP writer as a test needs: messages in JSON, or as they are given, in the plainest file that there is.
+// A minimal MCAP writer for tests: messages in JSON or as bytes, without chunks, index or summary.
 
 /**
  * The bytes of a file with these messages: `{ topic, type, schema, t, data }`, `t` in nanoseconds. A message that has a

@@ -1,4 +1,4 @@
-//! A robot's day in time-lapse: the recorder must not grow, and must account for every message that it did not write.
+//! A robot's day, played faster: the recorder's memory must not grow, and every message must be written or counted as dropped.
 //!
 //! Usage: `day FOLDER [HOURS [MESSAGES_PER_SECOND [BYTES]]]`
 //!

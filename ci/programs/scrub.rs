@@ -1,7 +1,7 @@
-//! A large recording, and a client that scrubs it without end: what `ci/long/serve-memory` measures with.
+//! Makes a large recording, and seeks in it as a client of the server: for `ci/long/serve-memory`.
 //!
 //! `scrub make FILE BYTES` writes pictures and clouds; `scrub run ADDRESS PID SECONDS` seeks at random through the
-//! server at ADDRESS and tells how much memory the process PID has had.
+//! server at ADDRESS and prints the peak memory of the process PID.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -59,7 +59,7 @@ fn run(address: &str, pid: &str, time: Duration) -> Outcome<()> {
     let mut told = Instant::now();
     while began.elapsed() < time {
         seeks += 1;
-        // A walk that comes by everywhere, and never twice in the same order.
+        // Steps that reach every part of the recording, in an order that does not repeat.
         let t =
             (i128::from(seeks) * 6_364_136_223_846_793_005 % i128::from(duration.max(1))) as i64;
         let asked = Instant::now();
@@ -113,7 +113,7 @@ fn connect(address: &str) -> Outcome<WebSocket<TcpStream>> {
         .0)
 }
 
-/// What the server says next: of bytes, the head.
+/// The next message of the server; of a binary one, its head.
 fn next(socket: &mut WebSocket<TcpStream>) -> Outcome<Option<Value>> {
     Ok(match socket.read()? {
         Message::Text(text) => Some(serde_json::from_str(&text)?),

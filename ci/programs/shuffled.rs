@@ -1,4 +1,4 @@
-//! Writes a recording whose messages are in no order at all, for those who measure sorting.
+//! Writes a recording whose messages are in random order, to measure sorting.
 //!
 //! usage: shuffled OUT.mcap MEGABYTES
 

@@ -21,7 +21,7 @@ if not pictures:
     sys.exit(f"{path}: it ran, and drew nothing")
 if "--write" in sys.argv:
     for cell in notebook.cells:
-        # When it ran is not part of it.
+        # The time of execution is removed: it changes with each run.
         cell.metadata.pop("execution", None)
     nbformat.write(notebook, path)
 print(f"{path}: {len(notebook.cells)} cells, {len(pictures)} pictures")

@@ -16,9 +16,9 @@ import tempfile
 import time
 import urllib.request
 
-# So many recordings of one robot, and how long each is.
+# The number of recordings, and the length of each.
 RECORDINGS, SECONDS = 6, 20
-# An executor that is silent for so long is lost.
+# The scheduler drops an executor that was silent for this long.
 TIMEOUT = 10
 
 QUERIES = [
@@ -45,12 +45,12 @@ QUERIES = [
     "SELECT recording, topic, count(*) FROM transforms GROUP BY 1, 2 ORDER BY 1, 2",
     "SELECT recording, count(*), avg(x), avg(range) FROM points(scan, 20) GROUP BY 1 ORDER BY 1",
     "SELECT s.recording, s.stamp, tf('odom', 'base_link', s.stamp, s.recording)['translation']['x'] AS x FROM scan s ORDER BY 1, 2",
-    # What the process that asks knows by itself.
+    # Tables that the client answers without executors.
     "SELECT topic, sum(messages) FROM topics GROUP BY 1 ORDER BY 1",
     "SELECT count(*) FROM recordings",
 ]
 
-# It takes a while: every number of every scan is decoded, and nothing is known beforehand.
+# A slow query: every number of every scan is decoded, and nothing is cached.
 LONG = "SELECT s.recording, count(*), sum(p.x), sum(p.y) FROM points(scan) p JOIN (SELECT DISTINCT recording FROM scan) s ON p.recording = s.recording GROUP BY 1 ORDER BY 1"
 
 
@@ -173,7 +173,7 @@ def test_one_is_killed(asof, cluster, fleet, victim):
     else:
         assert "victim" in error, f"the failure does not name the executor: {error}"
         print(f"  the query failed: {error.strip()}")
-    # What is left of the cluster answers.
+    # The remaining executor answers.
     compare(asof, cluster, recordings, QUERIES[:2])
     cluster.wait(lambda: len(cluster.api("executors")) == 1)
 
@@ -271,7 +271,7 @@ def bucket_of(fleet):
     try:
         _, port = server.get_host_and_port()
         endpoint = f"http://127.0.0.1:{port}"
-        # For every process that is started from here on.
+        # For every process that is started from now on.
         for name in [name for name in os.environ if name.startswith("AWS_")]:
             del os.environ[name]
         keys = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
@@ -310,7 +310,7 @@ def test_bucket(asof, fleet, logs):
 
 
 def main():
-    # Told to end, it ends what it has started.
+    # At SIGTERM it stops its own processes.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to end"))
     asof = os.path.abspath(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:

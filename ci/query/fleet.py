@@ -20,6 +20,8 @@ from werkzeug.wrappers import Request
 asof, many_rows = (pathlib.Path(word).resolve() for word in sys.argv[1:3])
 RECORDINGS = int(os.environ.get("ASOF_FLEET_RECORDINGS", "1000"))
 BUCKET = "s3://fleet/drives"
+# Whether times are compared with limits; only sensible with an optimized program.
+TIMES = bool(os.environ.get("ASOF_FLEET_TIMES"))
 failures = 0
 logging.getLogger("werkzeug").setLevel(logging.ERROR)
 
@@ -238,12 +240,50 @@ def search_in_100_000():
                 found = run(os.environ, "find", folder, *words)
                 times.append(time.monotonic() - began)
             lines = found.stdout.splitlines()
-            # Told and not held against a number: the machine may be busy.
+            # Printed, without a limit: the machine may be busy.
             expect(f"{len(lines)} of 100,000 by {' '.join(words)} in {min(times) * 1000:.0f} ms", len(lines) == wanted, found.stdout[-500:] + found.stderr)
+
+
+def measured(*words):
+    """What a command answers, its wall time, and its largest memory in MB."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        began = time.monotonic()
+        process = subprocess.Popen([asof, *words], stdout=out, stderr=err)
+        _, status, usage = os.wait4(process.pid, 0)
+        took = time.monotonic() - began
+        out.seek(0)
+        err.seek(0)
+        return os.waitstatus_to_exitcode(status), out.read(), err.read(), took, usage.ru_maxrss / 1024
+
+
+def planning_over_100_000():
+    """Queries over a catalogue of 100,000 recordings with the topics of the demo, one of which is there."""
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        model = folder / "model.mcap"
+        subprocess.run([asof, "demo", "-o", model, "--seconds", "1", "--no-serve", "-q"], check=True, capture_output=True)
+        fleet = folder / "fleet"
+        made = subprocess.run([many_rows, fleet, "100000", model], check=True, capture_output=True, text=True)
+        there = made.stdout.strip()
+        alone = run(os.environ, "sql", model, "--csv", "SELECT count(*) FROM odom").stdout.splitlines()[-1]
+        for what, query, wanted in [
+            ("SELECT 1", "SELECT 1", "1"),
+            ("\\d", "\\d", "/odom"),
+            ("one recording's query", f"SELECT count(*) FROM odom WHERE recording = '{there}'", alone),
+        ]:
+            tries = [measured("sql", fleet, "-q", "--csv", query) for _ in range(5)]
+            code, out, err, _, _ = tries[0]
+            took, memory = (min(one[place] for one in tries) for place in (3, 4))
+            expect(f"{what} over 100,000 recordings answers in {took * 1000:.0f} ms, {memory:.0f} MB", code == 0 and wanted in out, f"{out[-500:]}{err}")
+            expect(f"{what}: at most 200 MB", memory <= 200, memory)
+            # A debug build takes ten times as long: the time is printed, without a limit.
+            if TIMES:
+                expect(f"{what}: at most 0.3 s", took <= 0.3, took)
 
 
 def main():
     search_in_100_000()
+    planning_over_100_000()
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     _, port = server.get_host_and_port()

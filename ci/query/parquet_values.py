@@ -128,7 +128,7 @@ def compare(asof, path, counts):
             if times != sorted(times):
                 problems.append(f"{table.name}: rows are not in order of time")
             topic, kind = metadata[b"asof:topic"].decode(), metadata[b"asof:type"].decode()
-            # Two tables of one topic have their lines among each other.
+            # The rows of two tables of one topic are interleaved.
             expected = collections.defaultdict(list)
             for line in lines[topic, kind]:
                 expected[line["log_time"]].append(line)

@@ -18,11 +18,14 @@ import polars
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import sql_hard
 
 DEMO = "demo.mcap"
+# Both made recordings as one database.
+ALL_MADE = "both made recordings"
 TIMES = ("log_time", "publish_time", "stamp")
 
-# One text for both engines.
+# Queries whose text is valid in both engines.
 QUERIES = [
     # Aggregates.
     (DEMO, 'SELECT count(*) FROM "/imu"'),
@@ -88,7 +91,7 @@ class Recording:
     """A recording, its tables as other engines see them, and when it starts."""
 
     def __init__(self, asof, path, folder):
-        self.asof, self.path = asof, path
+        self.asof, self.paths = asof, [path]
         tables = folder / (path.name + ".tables")
         # A recording with a message that cannot be decoded ends with 3, and has all others.
         export = subprocess.run([asof, "export", path, "-o", tables, "--format", "parquet", "-q"])
@@ -97,13 +100,18 @@ class Recording:
         for file in sorted(tables.glob("*.parquet")):
             self.frames[file.stem] = in_nanoseconds(pq.read_table(file))
         self.start = min(pc.min(frame["log_time"]).as_py() for frame in self.frames.values() if len(frame))
+        self.starts = pa.table({"recording": [str(path)], "start": [self.start]})
 
     def frame(self, topic):
-        return self.frames[topic.lstrip("/").replace("/", ".")]
+        name = topic.lstrip("/").replace("/", ".")
+        if name not in self.frames:
+            # A topic without messages is not exported, but its columns are known.
+            self.frames[name] = in_nanoseconds(self.ours(f'SELECT * FROM "{topic}" LIMIT 0'))
+        return self.frames[name]
 
     def ours(self, sql):
         sql = re.sub(r"\$t\(([^)]*)\)", r"'+\1s'", sql)
-        answer = subprocess.run([self.asof, "sql", self.path, "--arrow", "-", "-q", with_casts(sql)], capture_output=True)
+        answer = subprocess.run([self.asof, "sql", *self.paths, "--arrow", "-", "-q", with_casts(sql)], capture_output=True)
         assert answer.returncode in (0, 3), f"{sql}: {answer.stderr.decode()}"
         return pa.ipc.open_stream(answer.stdout).read_all()
 
@@ -112,12 +120,33 @@ class Recording:
             return str(self.start + round(float(found[1]) * 1e9))
 
         sql = re.sub(r"\$t\(([^)]*)\)", instant, sql).replace("$ns", "")
-        # Whole seconds are whole in both.
+        # Times in whole seconds are equal in both.
         sql = sql.replace("(log_time) / 1000000000", "(log_time) // 1000000000")
         database = duckdb.connect()
+        database.register("starts", self.starts)
         for topic in set(re.findall(r'(?:FROM|JOIN) "([^"]*)"', sql)):
             database.register(topic, self.frame(topic))
         return database.execute(sql).fetchall()
+
+
+class Several(Recording):
+    """Several recordings as one database: each table has the rows of all, and the column `recording`."""
+
+    def __init__(self, recordings):
+        self.asof, self.paths = recordings[0].asof, [path for one in recordings for path in one.paths]
+        self.start = min(one.start for one in recordings)
+        self.starts = pa.concat_tables(one.starts for one in recordings)
+        self.frames = {}
+        for name in sorted({name for one in recordings for name in one.frames}):
+            named = [with_name(one.frames[name], one.paths[0]) for one in recordings if name in one.frames]
+            self.frames[name] = pa.concat_tables(named, promote_options="default")
+
+
+def with_name(frame, path):
+    column = pa.array([str(path)] * len(frame), pa.string())
+    if "recording" in frame.column_names:
+        return frame.set_column(frame.column_names.index("recording"), "recording", column)
+    return frame.append_column("recording", column)
 
 
 def with_casts(sql):
@@ -152,7 +181,7 @@ def with_polars(recording, left, right, left_time, right_time, strategy, toleran
     times = recording.frame(left)[left_time]
     ours = polars.DataFrame({"t": times.to_pylist(), "place": range(len(times))})
     theirs = polars.DataFrame({"t": recording.frame(right)[right_time].to_pylist(), "other": recording.frame(right)[right_time].to_pylist(), "value": values.to_pylist()})
-    # Both sorts keep the order of those that are at the same time.
+    # Both sorts are stable.
     joined = ours.sort("t", maintain_order=True).join_asof(
         theirs.sort("t", maintain_order=True),
         on="t",
@@ -181,7 +210,7 @@ def rows_of(table):
 
 def is_same(one, other):
     if one is None or other is None:
-        # Where there is no number DataFusion says NULL, and DuckDB may say that it is not one.
+        # Where there is no value, DataFusion returns NULL, and DuckDB may return NaN.
         return one is other or all(value is None or value != value for value in (one, other))
     if isinstance(one, (int, float)) and isinstance(other, (int, float)):
         return one == other or math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12) or (one != one and other != other)
@@ -209,20 +238,30 @@ def main():
         folder = pathlib.Path(folder)
         subprocess.run([asof, "demo", "-o", folder / DEMO, "--seconds", "20", "-q"], check=True, stdout=subprocess.DEVNULL)
 
+        sql_hard.write(folder)
+        json_file, *made = ["json-hard_a.mcap", "ros-hard_a.mcap", "ros-hard_b.mcap"]
+
         def opened(name):
             if name not in recordings:
-                path = folder / DEMO if name == DEMO else pathlib.Path(data) / name
-                recordings[name] = Recording(asof, path, folder)
+                if name == ALL_MADE:
+                    recordings[name] = Several([opened(one) for one in made])
+                else:
+                    path = folder / name if (folder / name).exists() else pathlib.Path(data) / name
+                    recordings[name] = Recording(asof, path, folder)
             return recordings[name]
 
         cases = [(f"{name}: {sql}", name, sql, None) for name, sql in QUERIES]
+        hard = [(json_file, sql_hard.MISSING), (made[0], sql_hard.ORDER), (ALL_MADE, sql_hard.SEVERAL)]
+        for name, queries in hard:
+            cases += [(f"{name}: {sql if isinstance(sql, str) else sql[0]}", name, sql, None) for sql in queries]
         cases += [(f"{join[0]}: {join_of(*join[1:])}", join[0], join_of(*join[1:]), join) for join in JOINS]
         for title, name, sql, join in cases:
             if part not in title:
                 continue
             try:
-                ours = rows_of(opened(name).ours(sql))
-                theirs = with_polars(opened(name), *join[1:]) if join else opened(name).duckdb(sql)
+                asked, held = (sql, sql) if isinstance(sql, str) else sql
+                ours = rows_of(opened(name).ours(asked))
+                theirs = with_polars(opened(name), *join[1:]) if join else opened(name).duckdb(held)
                 compare(title, ours, theirs, bool(join) and join[5] == "nearest")
                 compared += 1
             except Exception as error:  # one that fails does not keep the others from their turn

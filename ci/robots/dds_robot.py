@@ -54,7 +54,7 @@ PointCloud2 = struct("sensor_msgs::msg::dds_::PointCloud2_", {
 Own = struct("robot_msgs::msg::dds_::Own_", {"number": int32})
 Other = struct("robot_msgs::msg::dds_::Other_", {"number": int32})
 Lied = struct("robot_msgs::msg::dds_::Lied_", {"number": int32})
-# Types under the names of others: their bytes are not what the name promises.
+# Types under the names of others: their bytes do not fit the name.
 LyingString = struct("std_msgs::msg::dds_::String_", {"length": uint32, "rest": sequence[uint8]})
 LyingNodes = struct("rmw_dds_common::msg::dds_::ParticipantEntitiesInfo_", {"data": sequence[uint8]})
 Gid = struct("rmw_dds_common::msg::dds_::Gid_", {"data": array[uint8, 16]})
@@ -65,7 +65,7 @@ ParticipantEntitiesInfo = struct("rmw_dds_common::msg::dds_::ParticipantEntities
     "gid": Gid, "node_entities_info_seq": sequence[NodeEntitiesInfo],
 })
 
-# The type description service, as rmw_cyclonedds has it: who asked, and the number of the request, come first.
+# The type description service as in rmw_cyclonedds: the client and the number of the request come first.
 FieldType = struct("type_description_interfaces::msg::dds_::FieldType_", {
     "type_id": uint8, "capacity": uint64, "string_capacity": uint64, "nested_type_name": str,
 })
@@ -113,7 +113,7 @@ def sensors(seconds: float) -> None:
     motion = writer(participant, "rt/imu", Imu, SENSOR)
     own = writer(participant, "rt/own", Own, Qos(RELIABLE))
     careless = writer(participant, "rt/scan", String, SENSOR)
-    # Somebody on the robot who never hears of it.
+    # A participant on the robot that never discovers it.
     strict = DataReader(participant, Topic(participant, "rt/scan", String), Qos(RELIABLE))
     static = writer(participant, "rt/tf_static", TFMessage, LATCHED)
     nodes = writer(participant, "ros_discovery_info", ParticipantEntitiesInfo, LATCHED)
@@ -173,7 +173,7 @@ def describes() -> None:
     while not ended.wait(0.01):
         for request in requests.take(N=16):
             if not isinstance(request, DescriptionRequest):
-                # A client that is gone.
+                # A client that has left.
                 continue
             asked.add((request.type_name, request.type_hash))
             # A reply to another client, which is not for the one that asked.
@@ -200,7 +200,7 @@ def hostile() -> None:
     both = [writer(participant, "rt/both", String, Qos(RELIABLE)), writer(DomainParticipant(0), "rt/both", Own, Qos(RELIABLE))]
     odd = [writer(participant, name, String, LATCHED) for name in ["rt/", "rt//", "rt/" + "x" * 240, "rr/get_type_descriptionReply", "rq/"]]
     nodes = writer(participant, "ros_discovery_info", LyingNodes, LATCHED)
-    # As a text: of no end, of 2 GB, not of letters, of none.
+    # As a string: unterminated, of 2 GB, not UTF-8, empty.
     lies = [(0xFFFFFFFF, []), (0x7FFFFFFF, [1, 2, 3]), (4, [0xFF, 0xFE, 0xFD, 0xFC]), (0, [7] * 50_000)]
     year = 31_556_952 * 10**9
     print("ready", flush=True)
@@ -222,15 +222,16 @@ def hostile() -> None:
 
 def cloud(count: int) -> None:
     participant = DomainParticipant(0)
-    points = writer(participant, "rt/cloud", PointCloud2, Qos(RELIABLE, Policy.History.KeepLast(5)))
+    # A listener on a busy machine makes the robot wait: with a history of a few clouds, it would lose what it had no time to fetch.
+    points = writer(participant, "rt/cloud", PointCloud2, Qos(Policy.Reliability.Reliable(duration(seconds=60)), Policy.History.KeepAll))
     fields = [PointField("x", 0, 7, 1), PointField("y", 4, 7, 1), PointField("z", 8, 7, 1), PointField("intensity", 12, 7, 1)]
     print("ready", flush=True)
     end = time.monotonic() + 60
     while not points.get_matched_subscriptions() and time.monotonic() < end:
         time.sleep(0.01)
-    # The reader has to know of the writer, too.
+    # The reader must have discovered the writer, too.
     time.sleep(0.5)
-    # Serializing takes Python longer than a tenth of a second; so that is done once, and what changes is put in.
+    # Serializing takes Python longer than a tenth of a second, so it is done once, and the changing bytes are patched.
     size = 5_000_000 // 16 * 16
     one = PointCloud2(stamp(0), 1, size // 16, fields, False, 16, size, b"\xff" * size, True)
     whole = one.serialize()

@@ -1,6 +1,8 @@
 """Robots on DDS that asof did not make, and asof as their listener: what is recorded is held against what was sent.
 
 dds_source.py ASOF FOLDER [FAST]    FAST: a robot on Fast DDS, compiled from dds_fast.cpp
+
+ASOF_HOSTS is the names of two network namespaces with a wire between them, where there are such.
 """
 
 import json
@@ -28,14 +30,20 @@ settings.write_text(CYCLONE)
 environment = {**os.environ, "CYCLONEDDS_URI": settings.as_uri()}
 
 
-def robot(*words: str) -> subprocess.Popen:
-    started = subprocess.Popen([sys.executable, str(ROBOT), *words], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def on(host: str) -> list:
+    return ["ip", "netns", "exec", host] if host else []
+
+
+def robot(*words: str, host: str = "") -> subprocess.Popen:
+    # On a host of its own it runs with default settings.
+    settings = os.environ if host else environment
+    started = subprocess.Popen([*on(host), sys.executable, str(ROBOT), *words], env=settings, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert started.stdout.readline() == "ready\n", started.wait()
     return started
 
 
-def start(*words: str) -> subprocess.Popen:
-    return subprocess.Popen([asof, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def start(*words: str, host: str = "") -> subprocess.Popen:
+    return subprocess.Popen([*on(host), asof, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def finish(process: subprocess.Popen, codes: tuple = (0,)) -> tuple:
@@ -91,7 +99,7 @@ print(f"{len(words)} words without a gap and a /tf_static from before, value by 
 speaker.kill()
 speaker.wait()
 
-# A robot of ROS 2 Iron or later, whose nodes describe their types. One of them does not know, one lies.
+# A robot of ROS 2 Iron or later, whose nodes describe their types. One node does not know its type, one describes another.
 describing = robot("describes")
 out = folder / "described.mcap"
 _, said = finish(start("record", URL, "-o", str(out), "--topics", "/own,/other,/lied", "--for", "6s"))
@@ -105,7 +113,7 @@ asked = describing.communicate(timeout=30)[0]
 assert "('robot_msgs/msg/Own', 'RIHS01_" in asked, asked
 print(f"a type that only its node knows is decoded, {len(numbers)} messages; what a node lies about or does not know is told")
 
-# A robot that does everything wrong, beside one topic that it does right.
+# A robot with one correct topic, and everything else wrong.
 wrong = robot("hostile")
 out = folder / "hostile.mcap"
 recorder = start("record", URL, "-o", str(out), "--for", "6s")
@@ -124,8 +132,8 @@ print(f"a robot that lies about its bytes, types, nodes and times costs nothing 
 
 # A robot that is restarted.
 speaker = robot("sensors", "40")
-recorder = start("record", URL, "-o", str(folder / "again.mcap"), "--topics", "/chatter,/tf_static", "--for", "12s")
-time.sleep(3)
+recorder = start("record", URL, "-o", str(folder / "again.mcap"), "--topics", "/chatter,/tf_static", "--for", "15s")
+time.sleep(5)
 speaker.kill()
 speaker.wait()
 time.sleep(1)
@@ -135,7 +143,8 @@ words = [int(one.data.removeprefix("word ")) for one in messages(folder / "again
 again = next(at for at, (one, two) in enumerate(zip(words, words[1:])) if two < one)
 assert again > 100 and len(words) - again > 300, (again, len(words))
 assert words[again + 1] < 100, words[again + 1]
-assert len(messages(folder / "again.mcap", "/tf_static")) == 2
+static = messages(folder / "again.mcap", "/tf_static")
+assert len(static) == 2, static
 print(f"a robot that is restarted is heard again: {again} words before, {len(words) - again} after, the first is number {words[again + 1]}")
 speaker.kill()
 speaker.wait()
@@ -167,7 +176,47 @@ for number, one in zip(numbers, clouds):
 assert numbers == list(range(CLOUDS)), (len(numbers), numbers[:20])
 print(f"{CLOUDS} clouds of 5 MB at {rate:.1f} Hz, none lost, every byte as it was sent; at most {memory >> 20} MB of memory")
 
-# The other DDS that robots have.
+# Two hosts on one network, discovered by multicast.
+if hosts := os.environ.get("ASOF_HOSTS"):
+    there, here = hosts.split()
+    everywhere = "dds://?domain=0"
+    speaker = robot("sensors", "60", host=there)
+    time.sleep(1)
+    out = folder / "hosts.mcap"
+    finish(start("record", everywhere, "-o", str(out), "--topics", "/chatter,/imu,/tf_static", "--for", "6s", host=here))
+    words = [int(one.data.removeprefix("word ")) for one in messages(out, "/chatter")]
+    assert len(words) > 200 and words == list(range(words[0], words[-1] + 1)), (len(words), words[:10])
+    [static] = messages(out, "/tf_static")
+    assert static.transforms[0].transform.translation.y == 2.0, static
+    speaker.kill()
+    speaker.wait()
+
+    speaker = robot("describes", host=there)
+    out = folder / "hosts_described.mcap"
+    finish(start("record", everywhere, "-o", str(out), "--topics", "/own", "--for", "6s", host=here))
+    numbers = [one.number for one in messages(out, "/own")]
+    assert len(numbers) > 100 and numbers == list(range(numbers[0], numbers[-1] + 1)), numbers[:10]
+    speaker.kill()
+    speaker.wait()
+
+    # 3,500 datagrams each, best effort: lost ones are not requested again, and messages that do not arrive are counted.
+    out = folder / "wire.mcap"
+    recorder = start("record", everywhere, "-o", str(out), "--topics", "/cloud", "--compression", "none", "--json", host=here)
+    speaker = robot("cloud", "30", host=there)
+    speaker.wait(timeout=120)
+    recorder.send_signal(signal.SIGINT)
+    told, _ = finish(recorder, codes=(0, 3))
+    [lost] = [topic["lost"] for topic in json.loads(told.splitlines()[-1])["topics"]]
+    clouds = messages(out, "/cloud")
+    for one in clouds:
+        number = one.header.stamp.nanosec // 1_000_000
+        assert len(one.data) == 5_000_000 and (one.data == number % 251).all(), number
+    first, last = [clouds[at].header.stamp.nanosec // 1_000_000 for at in (0, -1)]
+    assert len(clouds) + lost == last - first + 1, (len(clouds), lost, first, last)
+    print(f"two hosts: {len(words)} words and {len(numbers)} of a type that only its node knows without a gap; of 30 clouds of 5 MB over the "
+          f"wire {len(clouds)}, and {lost} are told to be lost")
+
+# The other common DDS.
 if len(sys.argv) > 3:
     speaker = subprocess.Popen([sys.argv[3], "14", type_hash("robot_msgs/msg/Own")], stdout=subprocess.PIPE, text=True)
     assert speaker.stdout.readline() == "ready\n", speaker.wait()

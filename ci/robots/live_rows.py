@@ -86,7 +86,7 @@ with tempfile.TemporaryDirectory() as folder:
     try:
         recording = str(Path(folder) / "run.mcap")
         record = asof("record", url, "-o", recording, "--for", "30s", "--json")
-        # Until it is being recorded.
+        # Until the recorder has subscribed.
         patience = time.monotonic() + 60
         while not Path(recording).exists() or Path(recording).stat().st_size < 2000:
             if time.monotonic() > patience or record.poll() is not None:
@@ -129,8 +129,8 @@ with tempfile.TemporaryDirectory() as folder:
     check_rows("at, every row", [(row, known.get(key(row))) for row in live["at"]], 2)
 
     joined = by_key(of_recording("join"))
-    # What the robot said before anyone listened is not known to the first; the last ones were settled by the end of the
-    # listening, and not by what came after them.
+    # The first rows lack messages that were published before the subscription; the last ones are final because the session
+    # ended, not because of later messages.
     settled = [row for row in live["join"][1:] if not row.get("early")][:-2]
     check_rows("join", [(row, joined.get(key(row))) for row in settled], 10)
 
@@ -142,7 +142,7 @@ with tempfile.TemporaryDirectory() as folder:
 
     kinds = lambda info: {(topic["topic"], topic["type"], topic["encoding"]) for topic in info[0]["topics"]}
     whole, seen = kinds(of_recording("info")), kinds(live["info"])
-    # A topic without a message is announced by the robot, and is not in a recording.
+    # A topic without messages is announced by the robot, and missing in a recording.
     check(f"info: {len(whole)} topics and types", len(whole) >= 5 and whole <= seen, f"{whole} and {seen}")
 
 if failures:

@@ -87,7 +87,7 @@ class Bridge(tornado.websocket.WebSocketHandler):
         {"subscribe": self.subscribe, "unsubscribe": self.unsubscribe, "call_service": self.call}[said["op"]](said)
 
     def tell(self, message, binary: bool = False) -> None:
-        # Messages come on threads of rospy.
+        # rospy calls back on its own threads.
         loop.add_callback(lambda: self.ws_connection and self.write_message(message, binary))
 
     def subscribe(self, said: dict) -> None:

@@ -98,7 +98,7 @@ try:
     assert {one["encoding"] for one in info["topics"]} == {"ros1"}, info
     print("a topic that came later is found, and what it kept comes with it")
 
-    # The robot, and the server, are restarted.
+    # The robot and the server are restarted.
     recorder = subprocess.Popen([asof, "record", url, "-o", str(folder / "again.mcap"), "--topics", "/chatter,/tf_static", "--for", "14s"])
     time.sleep(4)
     stop(server)

@@ -26,7 +26,7 @@ session = zenoh.open(config)
 STRING, CUSTOM = "std_msgs::msg::dds_::String_", "my_msgs::msg::dds_::Reading_"
 DESCRIBE = "type_description_interfaces::srv::dds_::GetTypeDescription_"
 IMU, STATIC = "sensor_msgs::msg::dds_::Imu_", "tf2_msgs::msg::dds_::TFMessage_"
-# The hashes that the types have: what a node says of a type must have the hash that was announced.
+# The hashes of the types: a type description must have the announced hash.
 HASH = "RIHS01_d26379cd9bb85920847c2444821abfd8eae470c09745abe5c8da16b4fd7a38e4"
 HASHES = {
     STRING: "RIHS01_df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18",
@@ -101,7 +101,7 @@ def describe(query):
     query.reply(query.key_expr, encode_response(answer))
 
 
-# A topic that is published before anybody listens: a late joiner must get it.
+# A topic that is published before there is a subscriber: a late joiner must get it.
 latched = None
 try:
     from zenoh.ext import CacheConfig, declare_advanced_publisher
@@ -133,7 +133,7 @@ def publish():
     )
     ready = side.stdout.readline().strip()
     assert ready == "ready", ready
-    # Blocking instead of dropping, since every byte is compared; and only when the subscriptions have arrived here.
+    # Blocking instead of dropping, since every byte is compared; starts when the subscriptions have arrived.
     keys = [f"0/imu/data/{IMU}/{HASHES[IMU]}", f"0/chatter/{STRING}/{HASHES[STRING]}", f"0/reading/{CUSTOM}/{HASH}"]
     publishers = [session.declare_publisher(key, congestion_control=zenoh.CongestionControl.BLOCK) for key in keys]
     deadline = time.monotonic() + 60
@@ -178,7 +178,7 @@ def compare():
     print(f"recorded: {count} messages on /imu/data with the same bytes" + (", and the history of /tf_static" if latched else ""))
 
 
-# An open session would keep a program that failed alive.
+# An open session would keep a failed program running.
 try:
     publish()
     compare()

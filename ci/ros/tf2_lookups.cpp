@@ -60,7 +60,7 @@ void compare(const Answer &theirs, const Answer &ours, bool are_apart, const std
     is_same = apart(a, b) < 1e-9 && a.header.stamp == b.header.stamp && a.header.frame_id == b.header.frame_id &&
               a.child_frame_id == b.child_frame_id;
   }
-  // Both hold: tf2 meets the missing sample before it finds that the trees do not meet.
+  // Both errors apply: tf2 reports the missing sample before it notices that the trees are not connected.
   if (theirs.kind == 'e' && ours.kind == 'c' && are_apart) {
     is_same = true;
     earlier++;
@@ -82,7 +82,7 @@ void one_tree() {
   std::vector<int> parents(frames);
   std::vector<bool> fixed(frames);
   for (int frame = 1; frame < frames; frame++) {
-    // Some begin a tree of their own.
+    // Some become the root of another tree.
     parents[frame] = chance(95) ? below(frame) : -1;
     fixed[frame] = chance(25);
   }
@@ -112,7 +112,7 @@ void one_tree() {
     }
   }
   for (int ask = 0; ask < 100; ask++) {
-    // Now and then a frame that there is not, a name that is not one, and the time zero, which means the latest.
+    // Sometimes an unknown frame, an invalid name, or the time zero, which means the latest.
     const std::string target = chance(1) ? "/frame_0" : name(below(frames + 1)), source = name(below(frames + 1));
     const ros::Time at = chance(30) ? ros::Time(0) : time_from(99.8);
     auto are_apart = [&](const std::string &one, const std::string &other) {

@@ -2,7 +2,7 @@ import { base } from "./base";
 import type { Context } from "./context";
 import { h } from "./dom";
 
-/** A text about a moment or a stretch. */
+/** An annotation: a text about an instant or an interval. */
 export interface Note {
   id: number;
   start: number;
@@ -12,7 +12,7 @@ export interface Note {
 
 type Listener = (notes: Note[]) => void;
 
-/** What people have noted about the recording, kept in a file beside it. */
+/** The annotations of the recording, which are stored in a file beside it. */
 export class Annotations {
   notes: Note[] = [];
   readonly canChange: boolean;
@@ -37,7 +37,7 @@ export class Annotations {
     return this.ask("/remove", { id }, "POST");
   }
 
-  /** Asks for a text about where it stands, or about what is seen of the time. */
+  /** Asks for the text of an annotation: about the current time, or about the visible range. */
   write(): void {
     const { connection, view } = this.context;
     document.querySelector("dialog.note-dialog")?.remove();

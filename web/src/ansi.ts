@@ -2,15 +2,15 @@ import { h } from "./dom";
 
 const COLORS = ["inherit", "#dc2626", "#16a34a", "#ca8a04", "#2563eb", "#c026d3", "#0891b2", "inherit"];
 const CODE = /\u001b\[([0-9;]*)m/g;
-/** Codes that move the cursor or clear the screen say nothing in a line. */
+/** Escape sequences that move the cursor or clear the screen have no meaning in a log line. */
 const OTHERS = /\u001b(?:\[[0-9;?]*[A-Za-ln-z]|\][^\u0007]*\u0007|[()][AB0])/g;
 
-/** Text without the codes that colour it in a terminal. */
+/** Text without ANSI escape sequences. */
 export function withoutCodes(text: string): string {
   return text.replace(OTHERS, "").replace(CODE, "");
 }
 
-/** Text with the colours that it has in a terminal, as elements. */
+/** Text with its ANSI colours, as elements. */
 export function colored(text: string): (Node | string)[] {
   if (!text.includes("\u001b")) return [text];
   const found: (Node | string)[] = [];

@@ -11,10 +11,10 @@ interface Head {
 
 export type Numbers = Float32Array | Float64Array;
 
-/** The columns of a message's meaning: typed arrays that lie in the message itself, nothing of them cut. */
+/** The columns of a message's archetype: typed arrays over the message's buffer, complete. */
 export class Columns {
   readonly rows: number;
-  /** What the message has beside them and was not sent, such as embedded files. */
+  /** Fields that were not sent, such as embedded files. */
   readonly leftOut: string[];
   private heads: Map<string, Head>;
 
@@ -29,7 +29,7 @@ export class Columns {
     return this.heads.has(path);
   }
 
-  /** All numbers of a column, component by component where each is a vector. Empty where there is none. */
+  /** All numbers of a column; of a column of vectors, component by component. Empty if there is no such column. */
   numbers(path: string): Numbers {
     const head = this.heads.get(path);
     if (!head || !this.shown.body || (head.kind !== "f32" && head.kind !== "f64")) return new Float64Array(0);
@@ -38,7 +38,7 @@ export class Columns {
     return head.kind === "f32" ? new Float32Array(this.shown.body, at, count) : new Float64Array(this.shown.body, at, count);
   }
 
-  /** Where the elements of each row's list start, and where the last one's end. */
+  /** The offsets of each row's list elements, and the end of the last one's. */
   offsets(path: string): Uint32Array {
     const head = this.heads.get(path);
     if (!head || !this.shown.body || head.kind !== "list") return new Uint32Array(1);
@@ -55,7 +55,7 @@ export class Columns {
     return Array.from({ length: head.len }, (_, row) => decoder.decode(bytes.subarray(ends[row], ends[row + 1])));
   }
 
-  /** A number, or another where it is missing. */
+  /** A number, or a default where it is missing. */
   number(path: string, row: number, otherwise = 0): number {
     const value = this.numbers(path)[row];
     return value === undefined || Number.isNaN(value) ? otherwise : value;
@@ -84,7 +84,7 @@ export function posesAt(columns: Columns, position: string, orientation: string)
   const turn = parts(columns, orientation, ["x", "y", "z", "w"]);
   return (row) => {
     const pose = [place(row, 0, 0), place(row, 1, 0), place(row, 2, 0), turn(row, 0, 0), turn(row, 1, 0), turn(row, 2, 0), turn(row, 3, 1)];
-    // All zeros is what people send who never set it.
+    // All zeros: the publisher never set it.
     if (pose[3] === 0 && pose[4] === 0 && pose[5] === 0 && pose[6] === 0) pose[6] = 1;
     return pose;
   };

@@ -5,7 +5,7 @@ import type { Edge, Form, PlayState, Problem, Shown, Summary, Topic, Window } fr
 type Told = {
   hello: Summary;
   state: PlayState;
-  /** What is `partial` is followed by the whole. */
+  /** A `partial` answer is followed by the complete one. */
   frames: { t: number; edges: Edge[]; partial?: boolean };
   loaded: [number, number][];
   problems: Problem[];
@@ -19,13 +19,13 @@ type Told = {
 
 type Listener = (shown: Shown) => void;
 
-/** What is wanted of a topic's messages. */
+/** The options of a subscription. */
 export interface Wish {
-  /** The field that colours points, or the layer of a map; without it, what they have themselves. */
+  /** The field that colours points, or the layer of a map; their own by default. */
   color?: string;
-  /** The most points; without it, as many as the server sends. */
+  /** The most points; unlimited by default. */
   most?: number;
-  /** The most messages a second; without it, as many as the server sends. */
+  /** The most messages per second; unlimited by default. */
   rate?: number;
 }
 
@@ -37,11 +37,11 @@ interface Subscription {
   last?: Shown;
 }
 
-/** The one WebSocket of the page: comes back by itself, and asks again for what was wanted. */
+/** The page's WebSocket. It reconnects by itself, and renews its subscriptions. */
 export class Connection {
   summary?: Summary;
   state: PlayState = { state: "paused", t: 0, speed: 1, loop: false, together: false, dropped: {} };
-  /** When `state` came, to draw what lies in between. */
+  /** When `state` was received, to interpolate the time. */
   private stateAt = 0;
   private socket?: WebSocket;
   private listeners = new Map<string, Set<(value: never) => void>>();
@@ -50,7 +50,7 @@ export class Connection {
   private lastFrames?: Told["frames"];
   private pendingSeek?: number;
   private isSeeking = false;
-  /** A seek that the server has not answered yet: what it says until then is of before. */
+  /** A seek that the server has not confirmed yet: states until then are older. */
   private awaited?: { t: number; until: number };
   private wait = 250;
   private unsent: object[] = [];
@@ -94,7 +94,7 @@ export class Connection {
     return () => all.delete(listener as (value: never) => void);
   }
 
-  /** Where the recording stands now, also between two words of the server. */
+  /** The current time, interpolated between two states of the server. */
   position(): number {
     const { state, t, speed } = this.state;
     if (this.pendingSeek !== undefined) return this.pendingSeek;
@@ -103,19 +103,19 @@ export class Connection {
     return Math.min(t + ahead, this.summary?.duration ?? t);
   }
 
-  /** Tells people something that the page itself has found. */
+  /** Shows an error that the page itself has found. */
   report(text: string): void {
     this.tell("error", text);
   }
 
-  /** What is said in one go goes out in one go: the server reads for all of it at once. */
+  /** Commands of one task are sent together: the server then reads for all of them at once. */
   send(command: object): void {
     if (this.socket?.readyState !== WebSocket.OPEN) return;
     if (this.unsent.push(command) > 1) return;
     const socket = this.socket;
     queueMicrotask(() => {
       const unsent = this.unsent.splice(0);
-      // The server takes no message beyond 64 kB.
+      // The server's limit for a message is 64 kB.
       for (let first = 0; first < unsent.length; first += 100) {
         const some = unsent.slice(first, first + 100);
         if (socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify(some.length > 1 ? some : some[0]));
@@ -123,7 +123,7 @@ export class Connection {
     });
   }
 
-  /** The first seek of a frame goes out at once; of those that follow in it, the last counts. */
+  /** The first seek of an animation frame is sent at once; of later ones in that frame only the last. */
   seek(t: number): void {
     const first = this.summary?.window?.from ?? 0;
     const at = Math.max(first, Math.min(Math.round(t), this.summary?.duration ?? 0));
@@ -141,7 +141,7 @@ export class Connection {
     });
   }
 
-  /** What the server says of where it is; while it stands, a seek that it has not heard of yet counts more. */
+  /** The server's time; while paused, an unconfirmed seek takes precedence. */
   private current(state: PlayState): PlayState {
     const { awaited } = this;
     const isOld = awaited && state.state === "paused" && state.t !== awaited.t && performance.now() < awaited.until;
@@ -158,7 +158,7 @@ export class Connection {
     this.tell("state", this.state);
   }
 
-  /** To the end; of a running robot, to the newest and on with it. */
+  /** Goes to the end; follows a running robot. */
   toEnd(): void {
     if (this.summary?.live) this.send({ op: "follow" });
     else this.seek(this.summary?.duration ?? 0);
@@ -190,7 +190,7 @@ export class Connection {
     };
   }
 
-  /** Says what is wanted of a topic that is subscribed. */
+  /** Changes the options of a subscription. */
   wish(topic: string, form: Form, { color, most, rate }: Wish): void {
     const known = this.subscriptions.get(`${form} ${topic}`);
     if (!known || (known.wish.color === color && known.wish.most === most && known.wish.rate === rate)) return;
@@ -208,11 +208,11 @@ export class Connection {
     };
   }
 
-  /** Resolves when what a person looks at first is there: where the frames are. Whatever reads all of a recording waits for it. */
+  /** Resolves when the first frames have arrived. Requests that scan the whole recording wait for it. */
   async first(): Promise<void> {
     const isThere = () => this.lastFrames && !this.lastFrames.partial;
     if (isThere() || this.summary?.live || this.summary?.frame_topics.length === 0) return;
-    // The 3D view asks as soon as it is there.
+    // The 3D view subscribes as soon as it is loaded.
     if (this.framesWanted === 0) await new Promise((resolve) => setTimeout(resolve, 700));
     if (isThere() || this.framesWanted === 0) return;
     await new Promise<void>((resolve) => {
@@ -286,7 +286,7 @@ function headOf(data: ArrayBuffer): Shown {
   return head;
 }
 
-/** What the server answers, with whole numbers of any size where `parse` keeps them. */
+/** A request in JSON; `parse` may keep integers of any size. */
 export async function ask<T>(path: string, parameters: Record<string, string | number>, signal?: AbortSignal, parse: (text: string) => unknown = JSON.parse): Promise<T> {
   const query = new URLSearchParams(Object.entries(parameters).map(([key, value]) => [key, String(value)]));
   const response = await fetch(`${base}api/${path}?${query}`, { signal });
@@ -296,8 +296,8 @@ export async function ask<T>(path: string, parameters: Record<string, string | n
 }
 
 /**
- * Columns of something that goes on: of a fixed width in nanoseconds, counted from time zero. What has been there once
- * stays as it is, so only the newest are asked for again.
+ * Columns of a growing series, of a fixed width in nanoseconds, counted from time zero. Complete columns never change,
+ * so only the newest are requested again.
  */
 export class Tail {
   private width = 0;
@@ -317,7 +317,7 @@ export class Tail {
     return this.held.get(column);
   }
 
-  /** Asks for what is missing between two times; whether anything came. */
+  /** Requests the missing columns between two times. Returns whether there were any. */
   async refresh(from: number, to: number, width: number, signal: AbortSignal): Promise<boolean> {
     if (this.isAsking) return false;
     const [first, last] = [Math.floor(from / width), Math.floor(to / width)];
@@ -352,7 +352,7 @@ export class Tail {
   }
 }
 
-/** Columns of a whole recording, handed out as they come in. Returns what went wrong, or nothing. */
+/** Streams the columns of a recording to `take`. Returns the error, if there was one. */
 export async function columns(
   path: string,
   parameters: Record<string, string | number>,

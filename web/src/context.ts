@@ -3,13 +3,13 @@ import type { Connection } from "./connection";
 import type { Clock } from "./format";
 import type { Summary } from "./types";
 
-/** What every part of the page can reach. */
+/** What all parts of the page share. */
 export interface Context {
   connection: Connection;
   summary: Summary;
   view: View;
   clock: () => Clock;
-  /** What was noted about the recording. */
+  /** The annotations of the recording. */
   annotations?: Annotations;
   /** Adds a panel beside those that are there. */
   add: (panel: PanelSpec) => void;
@@ -19,7 +19,7 @@ export interface Context {
   save: () => void;
 }
 
-/** The stretch of time that plots and states show, and the timeline marks; and the one that it lies in. */
+/** The visible time range, which plots and states show and the timeline marks, within the limits `from` and `to`. */
 export class View {
   start = 0;
   end = 0;
@@ -42,7 +42,8 @@ export class View {
     for (const listener of this.listeners) listener();
   }
 
-  /** The ends have moved. A view of everything stays one; another moves along while the robot is followed, else as far as it must. */
+  /** The ends have changed. A view of everything still shows everything. Any other moves with the newest message while the robot is
+   * followed; otherwise it stays, unless its start has left the window. */
   move(from: number, to: number, follows: boolean): void {
     const [isWhole, by] = [this.isWhole(), to - this.to];
     this.from = from;
@@ -52,14 +53,14 @@ export class View {
     else this.set(this.start, this.end);
   }
 
-  /** Shows another stretch of time, and nothing outside of it. */
+  /** Sets the limits, and shows all of it. */
   limit(from: number, to: number): void {
     this.from = from;
     this.to = to;
     this.set(from, to);
   }
 
-  /** Makes the view `factor` times as long, with `at` staying where it is. */
+  /** Scales the range by `factor` around `at`. */
   zoom(at: number, factor: number): void {
     this.set(at - (at - this.start) * factor, at + (this.end - at) * factor);
   }
@@ -76,7 +77,7 @@ export class View {
   }
 }
 
-/** A panel as it is kept: its kind, and what it shows. */
+/** A panel as it is stored in a layout: its kind, and what it shows. */
 export interface PanelSpec {
   kind: string;
   topic?: string;
@@ -84,7 +85,7 @@ export interface PanelSpec {
   options?: Record<string, string | number | boolean | string[]>;
 }
 
-/** A panel that is there. */
+/** A panel on the page. */
 export interface Panel {
   element: HTMLElement;
   title: string;

@@ -57,7 +57,7 @@ export function controls(context: Context, setClock: (clock: Clock) => void) {
   return { element, live, tellTime };
 }
 
-/** Keeps the play button right. */
+/** Updates the play button. */
 function playing(play: HTMLElement): (state: PlayState) => void {
   let was: boolean | undefined;
   return ({ state }) => {

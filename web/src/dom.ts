@@ -52,23 +52,23 @@ export function button(name: string, label: string, click: () => void, extra = "
   return h("button", { class: `plain ${extra}`, "aria-label": label, title: label, onclick: click }, icon(name));
 }
 
-/** What is there instead of data, and what to do about it. */
+/** A placeholder where there is no data, with advice. */
 export function empty(title: string, advice: string): HTMLElement {
   return h("div", { class: "empty" }, h("strong", {}, title), h("span", {}, advice));
 }
 
-/** The least time between two drawings of the same thing while it is played, in milliseconds. */
+/** The shortest time between two redraws during playback, in milliseconds. */
 let pause = 0;
-/** Without a graphics card every drawing takes the processor's time, also that of a line that moves by a pixel. */
+/** Without a GPU each redraw costs CPU time, even for a line that moves by one pixel. */
 export function drawAtMost(rate: number): void {
   pause = 1000 / rate;
 }
-/** Whether something that was drawn at a time may be drawn again. */
+/** Whether a redraw is due. */
 export function isDue(drawnAt: number): boolean {
   return performance.now() - drawnAt >= pause - 8;
 }
 
-/** A canvas that is as sharp as the screen, drawn anew when it changes its size. */
+/** A canvas in device pixels, redrawn when it is resized. */
 export function canvas(label: string, draw: (context: CanvasRenderingContext2D, width: number, height: number) => void) {
   const element = h("canvas", { "aria-label": label, role: "img" });
   let queued = false;
@@ -102,7 +102,7 @@ export function canvas(label: string, draw: (context: CanvasRenderingContext2D, 
 const colors = new Map<string, string>();
 addEventListener("asof-theme", () => colors.clear());
 
-/** A colour of the style sheet, for what is drawn. */
+/** A colour of the style sheet. */
 export function color(name: string): string {
   let found = colors.get(name);
   if (found === undefined) {

@@ -2,7 +2,7 @@ import type { Json } from "./types";
 
 type Reviver = (this: unknown, key: string, value: unknown, context?: { source?: string }) => unknown;
 
-/** JSON whose whole numbers keep all their digits: those that a number cannot hold come out as a bigint. */
+/** Parses JSON; integers beyond 2^53 become a bigint. */
 export function parseExact<T>(text: string): T {
   if (!/\d{16}/.test(text)) return JSON.parse(text) as T;
   const reviver: Reviver = (_key, value, context) => {
@@ -12,7 +12,7 @@ export function parseExact<T>(text: string): T {
   return JSON.parse(text, reviver as (key: string, value: unknown) => unknown) as T;
 }
 
-/** A value as an inspector shows it: all of its digits. */
+/** A value with all of its digits. */
 export function exact(value: Json): string {
   if (Array.isArray(value)) return `[${value.map(exact).join(", ")}]`;
   if (value !== null && typeof value === "object") return `{${Object.entries(value).map(([name, one]) => `${JSON.stringify(name)}: ${exact(one)}`).join(", ")}}`;
@@ -20,7 +20,7 @@ export function exact(value: Json): string {
   return Object.is(value, -0) ? "-0" : String(value);
 }
 
-/** What a text or bytes hold, if that is an object or a list in JSON. */
+/** The JSON object or list in a text or in bytes, if there is one. */
 export function jsonWithin(value: Json): Json | undefined {
   const text = typeof value === "string" ? value : textOf(value);
   if (text === undefined || !/^\s*[{[]/.test(text) || text.length > 1_000_000) return undefined;
@@ -32,7 +32,7 @@ export function jsonWithin(value: Json): Json | undefined {
   }
 }
 
-/** The text of a list of bytes that starts as JSON does. */
+/** The text of a list of bytes that begins like JSON. */
 function textOf(value: Json): string | undefined {
   if (!Array.isArray(value) || value.length < 2 || (value[0] !== 0x7b && value[0] !== 0x5b)) return undefined;
   const bytes = value.filter((one): one is number => typeof one === "number" && Number.isInteger(one) && one >= 0 && one <= 255);

@@ -1,6 +1,6 @@
 /** A formula over named values. */
 export interface Expression {
-  /** The names that it needs. */
+  /** The names of its variables. */
   names: string[];
   of: (values: Record<string, number>) => number;
 }
@@ -16,12 +16,12 @@ const FUNCTIONS: Record<string, (...values: number[]) => number> = {
 };
 const CONSTANTS: Record<string, number> = { pi: Math.PI, e: Math.E };
 
-/** Reads `sqrt(a^2 + b^2)`. Throws an error that says where it is not understood. */
+/** Parses `sqrt(a^2 + b^2)`. Throws an error with the position of what is not understood. */
 export function parse(text: string): Expression {
   return new Parser(text).whole();
 }
 
-/** From the operators that bind least to those that bind most. */
+/** Operators by increasing precedence. */
 class Parser {
   private tokens: { text: string; at: number }[];
   private next = 0;

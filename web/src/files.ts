@@ -3,7 +3,7 @@ import type { Context } from "./context";
 import { h } from "./dom";
 import { bytes } from "./format";
 
-/** Opens files from the person's own disk: they are copied to the server, and shown there. Several are shown side by side from their starts. */
+/** Opens local files: they are uploaded and shown by the server. Several are aligned at their starts. */
 export class Files {
   readonly canOpen: boolean;
   private most: number;
@@ -18,14 +18,14 @@ export class Files {
     this.listen();
   }
 
-  /** Lets a person choose files. */
+  /** Opens the file dialog. */
   choose(): void {
     const input = h("input", { type: "file", multiple: true });
     input.addEventListener("change", () => void this.open([...(input.files ?? [])]));
     input.click();
   }
 
-  /** Copies files to the server, and goes to where it shows them. */
+  /** Uploads files, and goes to their page. */
   async open(files: File[]): Promise<void> {
     if (files.length === 0) return;
     const size = files.reduce((sum, file) => sum + file.size, 0);
@@ -53,7 +53,7 @@ export class Files {
     this.over.replaceChildren(h("strong", {}, text));
   }
 
-  /** A request whose body goes out as it is read from the disk. */
+  /** A request whose body is streamed from the disk. */
   private send(path: string, body: File | undefined, told: (sent: number) => void): Promise<Record<string, unknown>> {
     return new Promise((resolve, reject) => {
       const request = new XMLHttpRequest();

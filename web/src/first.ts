@@ -4,22 +4,23 @@ import type { Summary, Topic } from "./types";
 export type Tree = PanelSpec | Split;
 export interface Split {
   split: "row" | "column";
-  /** The share of the first. */
+  /** The share of the first part. */
   share: number;
   first: Tree;
   second: Tree;
 }
 
-/** What is dragged onto a plot. */
+/** The type of a field that is dragged onto a plot. */
 export const FIELD_MIME = "application/x-asof-field";
 
-/** Things that are seen in space. */
+/** Roles that the 3D view shows. */
 const SPACE = ["points", "grid", "pose", "path", "marker", "frames", "polygon", "range", "point", "robot"];
 
 /** The panel that a click on a topic adds. */
 export function panelFor(topic: Topic): PanelSpec {
   switch (topic.role) {
     case "image":
+    case "audio":
     case "log":
       return { kind: topic.role, topic: topic.topic };
     case "gps":
@@ -40,13 +41,13 @@ export function panelFor(topic: Topic): PanelSpec {
   }
 }
 
-/** What the frames of a topic's recording start with, where several are kept apart: `before/`. */
+/** The prefix of the frames of a topic's recording, where there are several recordings: `before/`. */
 export function framePrefix(summary: Summary, topic: string): string {
   const own = summary.prefixes?.find((prefix) => topic.startsWith(`${prefix}/`));
   return own ? `${own.slice(1)}/` : "";
 }
 
-/** A first layout, by what the recording holds. */
+/** The initial layout, chosen by the topics of the recording. */
 export function first(summary: Summary): Tree | undefined {
   if ((summary.prefixes?.length ?? 0) > 1) return beside(summary, summary.prefixes as string[]);
   const has = (...roles: string[]) => summary.topics.filter((topic) => roles.includes(topic.role ?? "") && topic.messages !== 0);
@@ -54,22 +55,23 @@ export function first(summary: Summary): Tree | undefined {
   const panels: PanelSpec[] = has("image").slice(0, 2).map((topic) => ({ kind: "image", topic: topic.topic }));
   const plots = plotsOf(summary);
   panels.push(...plots.slice(0, 1));
-  const [gps, log] = [has("gps")[0], has("log")[0]];
+  const [gps, log, audio] = [has("gps")[0], has("log")[0], has("audio")[0]];
   if (gps) panels.push({ kind: "map", topic: gps.topic });
+  if (audio) panels.push({ kind: "audio", topic: audio.topic });
   if (log) panels.push({ kind: "log", topic: log.topic });
   const states = has("state");
   if (states.length > 0 && panels.length < 4) panels.push({ kind: "state", fields: states.slice(0, 6).map(({ topic }) => ({ topic, path: "data" })) });
-  // Messages of the first topics, each once, where there is nothing better to look at.
+  // Panels of the first topics, where nothing else can be shown.
   const shown = new Set(panels.flatMap((panel) => [panel.topic, ...(panel.fields ?? []).map((field) => field.topic)]));
   const others = summary.topics.filter((topic) => topic.messages !== 0 && !shown.has(topic.topic));
   const enough = space.length > 0 ? 0 : 2;
   panels.push(...plots.slice(1, 1 + Math.max(0, enough - panels.length)));
-  for (const other of others.slice(0, Math.max(0, enough - panels.length))) panels.push({ kind: "raw", topic: other.topic });
+  panels.push(...others.slice(0, Math.max(0, enough - panels.length)).map(panelFor));
   if (panels.length === 0 && space.length === 0) return undefined;
   return arranged(panels, space.length > 0);
 }
 
-/** Several recordings: what lies in space and what is plotted together, everything else side by side. */
+/** For several recordings: one 3D view and one plot for all, other panels side by side. */
 function beside(summary: Summary, prefixes: string[]): Tree | undefined {
   const parts = prefixes.map((prefix) => ({ ...summary, prefixes: [], topics: summary.topics.filter(({ topic }) => topic.startsWith(`${prefix}/`)) }));
   const fields = parts.flatMap((part) => (plotsOf(part)[0]?.fields ?? []).slice(0, 2));
@@ -101,7 +103,7 @@ function arranged(panels: PanelSpec[], hasSpace: boolean): Tree | undefined {
   return right ? { split: "row", share: 0.58, first: scene, second: right } : scene;
 }
 
-/** What varies, once the server has said so; until then what its types make likely: odometry before commands. */
+/** Plots of fields that vary, once the server has found them; until then plots by type, odometry before commands. */
 function plotsOf(summary: Summary): PanelSpec[] {
   const known = new Set(summary.topics.map(({ topic }) => topic));
   const plot = (topic: string, paths: string[]): PanelSpec => ({ kind: "plot", fields: paths.map((path) => ({ topic, path })) });

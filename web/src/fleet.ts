@@ -3,7 +3,7 @@ import type { Context } from "./context";
 import { h } from "./dom";
 import { bytes, count, counted, span } from "./format";
 
-/** A recording of the list, as the server tells it. */
+/** An entry of the list. */
 interface Listed {
   recording: string;
   start: string | null;
@@ -33,7 +33,7 @@ export function fleetList({ connection, summary }: Context): HTMLElement {
   const more = h("button", { class: "plain text", hidden: true, onclick: () => void ask(shown) }, "Show more");
   const list = h("div", { class: "list", tabindex: 0, role: "region", "aria-label": "Recordings" }, table, more);
   let shown = 0;
-  // An answer that comes after a later question is not shown.
+  // Responses to outdated requests are ignored.
   let asked = 0;
   const inputs = FIELDS.map(([name, label, hint]) => h("label", {}, label, h("input", { name, type: "search", placeholder: hint, "aria-label": label, spellcheck: "false", autocomplete: "off" })));
   const form = h("form", { class: "filters", role: "search", onsubmit: (event: Event) => event.preventDefault() }, ...inputs, told);
@@ -53,7 +53,7 @@ export function fleetList({ connection, summary }: Context): HTMLElement {
     }
   }
 
-  /** What is listed still answers the question before: it must not be taken for the answer to this one. */
+  /** The list is outdated until the response arrives, and is marked as such. */
   function fail(text: string): void {
     told.textContent = text;
     told.classList.add("bad");

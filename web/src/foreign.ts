@@ -2,7 +2,7 @@ import type { PanelSpec } from "./context";
 import type { Tree } from "./first";
 import type { Topic } from "./types";
 
-/** A layout of another program in this page's words, and what of it has no words here. */
+/** An imported layout, and the names of what is not supported. */
 export interface Imported {
   tree: Tree | undefined;
   left: string[];
@@ -17,14 +17,14 @@ interface ForeignLayout {
   layout?: Node;
 }
 
-/** The most panels that a layout can have: a file can be anything. */
+/** The most panels of an imported layout. */
 const MOST = 60;
 
 export function isForeign(layout: object): boolean {
   return "configById" in layout || "savedProps" in layout;
 }
 
-/** A layout as Foxglove and Lichtblick save it, as far as there are such panels here. */
+/** Converts a layout of Foxglove or Lichtblick, as far as there are such panels here. */
 export function fromForeign(layout: object, topics: Topic[]): Imported {
   const { configById, savedProps, layout: root } = layout as ForeignLayout;
   const configs = configById ?? savedProps ?? {};
@@ -126,7 +126,7 @@ function pathsOf(config: Config): Config[] {
   return paths.filter((one) => one && one.enabled !== false && text(one.value) !== "");
 }
 
-/** `/odom.twist.linear.x` as its topic and its field. A topic's own name may have points in it. */
+/** Splits `/odom.twist.linear.x` into topic and field. The topic's name may contain dots. */
 function split(path: string, topics: Topic[]): { topic: string; path: string } {
   const plain = path.replace(/\{[^}]*\}/g, "");
   const known = topics

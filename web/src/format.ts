@@ -16,7 +16,7 @@ function minutes(seconds: number, digits: number): string {
   return `${seconds < 0 && Number(all) > 0 ? "−" : ""}${text}${fraction ? `.${fraction}` : ""}`;
 }
 
-/** A time of the recording in the words of the chosen clock. */
+/** Formats a time for the chosen clock. */
 export function time(t: number, clock: Clock, start: string, digits = 3): string {
   if (clock === "relative") return isLong ? minutes(t / 1e9, digits) : `${(t / 1e9).toFixed(digits)} s`;
   const nanos = BigInt(start) + BigInt(Math.round(t));
@@ -61,6 +61,20 @@ export function number(value: number): string {
   return String(Number(value.toPrecision(7)));
 }
 
+/** Numbers beside an axis: with as many digits as tell neighbours apart. */
+export function numbers(splits: number[]): string[] {
+  const step = Math.abs(splits[1] - splits[0]);
+  const most = Math.max(...splits.map(Math.abs));
+  // An exact zero would need any number of digits.
+  const digits = step > 0 ? Math.min(17, Math.max(1, Math.ceil(Math.log10(most / step)) + 2)) : 7;
+  return splits.map((value) => {
+    const short = Number(value.toPrecision(digits));
+    const size = Math.abs(short);
+    if (size < step / 1e3) return "0";
+    return size < 1e-4 || size >= 1e12 ? short.toExponential() : String(short);
+  });
+}
+
 /** Round steps of time, about `count` of them from `start` to `end`, and three at least where they fit. */
 export function ticks(start: number, end: number, count: number): { at: number[]; digits: number } {
   const step = (end - start) / 1e9 / Math.max(count, 3);
@@ -73,7 +87,7 @@ export function ticks(start: number, end: number, count: number): { at: number[]
   return { at, digits };
 }
 
-/** A length of time in nanoseconds, in its usual unit. */
+/** Formats a duration in nanoseconds. */
 export function span(nanos: number): string {
   const seconds = nanos / 1e9;
   if (seconds < 120) return `${Number(seconds.toFixed(1))} s`;

@@ -2,7 +2,7 @@ import type { Context } from "./context";
 import { h } from "./dom";
 import type { Layout } from "./layout";
 
-/** How much nearer a step of zooming is. */
+/** The factor of one zoom step. */
 const ZOOM = 1.6;
 
 interface Key {
@@ -43,7 +43,7 @@ export function listenToKeys(context: Context, layout: Layout): void {
     if (event.ctrlKey || event.metaKey || event.altKey || isText) return;
     const found = keys.find((one) => one.keys.includes(event.key));
     if (!found) return;
-    // A button that was reached with the keyboard is pressed with it, too; one that was clicked has done its work.
+    // The space bar presses a button that has the focus by keyboard, but not one that was clicked.
     if (event.key === " " && target instanceof HTMLButtonElement && target.matches(":focus-visible")) return;
     event.preventDefault();
     if (event.key === " " && target instanceof HTMLButtonElement) target.blur();

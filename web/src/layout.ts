@@ -4,27 +4,35 @@ import { button, empty, h } from "./dom";
 import { type Split, type Tree, first } from "./first";
 import { allKinds, entryOf } from "./registry";
 import { store, stored } from "./stored";
+import type { Summary } from "./types";
 
-// Every file there registers one kind of panel.
+// Each file registers one kind of panel.
 import.meta.glob("./panels/*.ts", { eager: true });
 
-/** So many changes can be undone. */
+/** The most changes that can be undone. */
 const MOST_UNDONE = 100;
 
-/** The grid of panels: splits of splits, each as large as a person wants it. */
+/** How long the fields of a running robot are observed before plots are chosen, in milliseconds. */
+const LOOK_EVERY = 3000;
+
+type Plots = NonNullable<Summary["plots"]>;
+
+/** The grid of panels: a tree of splits with adjustable shares. */
 export class Layout {
   readonly element = h("main", { class: "grid", "aria-label": "Panels" });
   private tree: Tree | undefined;
   private panels = new Map<PanelSpec, Panel>();
-  /** Whether a person has made it what it is: then nothing else changes it. */
+  /** Whether the user has edited it: then it is not changed automatically. */
   private isOwn = false;
-  /** Layouts as they were, and those that were undone. */
+  /** The undo and redo stacks. */
   private past: string[] = [];
   private undone: string[] = [];
   private savedAt = -Infinity;
   /** On a narrow screen one panel is shown at a time. */
   private narrow = matchMedia("(max-width: 700px)");
   private chosen = 0;
+  /** The number of topics of a running robot when plots were last chosen. */
+  private lookedAt = 0;
 
   constructor(
     private context: Context,
@@ -42,12 +50,15 @@ export class Layout {
     this.tree = kept ?? first(context.summary);
     this.draw();
     this.past = [this.text()];
-    if (!this.isOwn) void this.choosePlots();
-    context.connection.on("topics", () => this.suggest());
+    if (!this.isOwn) void (context.summary.live ? this.choosePlotsLive() : this.choosePlots());
+    context.connection.on("topics", () => {
+      this.suggest();
+      void this.choosePlotsLive();
+    });
     this.narrow.addEventListener("change", () => this.draw());
   }
 
-  /** The layout as it is now, with everything that was set in its panels. */
+  /** The current layout, with the settings of its panels. */
   current(): Tree | undefined {
     const kept = (tree: Tree): Tree =>
       "split" in tree
@@ -56,7 +67,7 @@ export class Layout {
     return this.tree && kept(this.tree);
   }
 
-  /** Shows another layout; whether it is one. */
+  /** Shows another layout. Returns false if it is not valid. */
   apply(tree: Tree): boolean {
     if (!isTree(tree)) return false;
     this.tree = tree;
@@ -95,13 +106,13 @@ export class Layout {
     this.isOwn = false;
   }
 
-  /** The same layout with the panels that are there already, where they show the same. */
+  /** The same layout, with existing panels reused where they show the same. */
   private kept(tree: Tree): Tree {
     if ("split" in tree) return { ...tree, first: this.kept(tree.first), second: this.kept(tree.second) };
     return [...this.panels.keys()].find((one) => shapeOf(one) === shapeOf(tree)) ?? tree;
   }
 
-  /** A running robot may publish more topics later. A layout that was not edited follows them. */
+  /** Updates a layout that was not edited when topics appear. */
   private suggest(): void {
     if (this.isOwn) return;
     const next = first(this.context.summary);
@@ -110,16 +121,31 @@ export class Layout {
     this.draw();
   }
 
-  /** Chooses the plots by what varies, unless the layout is a person's own. What stays in the view is not made anew. */
+  /** Plots fields that vary, unless the layout was edited. */
   async choosePlots(): Promise<void> {
     const { connection, summary } = this.context;
-    if (summary.live || summary.is_empty) return;
+    if (summary.is_empty) return;
     await connection.first();
-    summary.plots = await ask<NonNullable<typeof summary.plots>>("plots", {}).catch(() => undefined);
+    summary.plots = await ask<Plots>("plots", {}).catch(() => undefined);
     this.suggest();
   }
 
-  /** Adds to a panel of the same kind where that makes sense, else beside the largest. */
+  /** The same for a running robot: repeated until fields vary, and when topics appear. */
+  private async choosePlotsLive(): Promise<void> {
+    const { summary } = this.context;
+    const count = summary.topics.length;
+    if (!summary.live || count <= this.lookedAt) return;
+    this.lookedAt = count;
+    while (!this.isOwn && this.lookedAt === count) {
+      await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY));
+      const found = await ask<Plots>("plots", {}).catch(() => []);
+      if (found.length === 0 || this.lookedAt !== count) continue;
+      summary.plots = found;
+      return this.suggest();
+    }
+  }
+
+  /** Adds to a panel of the same kind if possible, otherwise splits the largest panel. */
   add(spec: PanelSpec): void {
     const all = this.tree ? panelsOf(this.tree) : [];
     const same = all.find(({ kind }) => kind === spec.kind && (spec.fields || kind === "scene" || kind === "frames"));
@@ -288,7 +314,7 @@ export class Layout {
     return h("section", { class: "panel", "aria-label": `${name} ${own.title}`, "data-kind": spec.kind }, bar, own.element);
   }
 
-  /** What kind of panel it is, to choose another. */
+  /** The selection of the panel's kind. */
   private kindChoice(spec: PanelSpec): HTMLElement {
     const select = h("select", { class: "kind", "aria-label": "Kind of panel", title: "Kind of panel" }, ...allKinds(this.context.summary).map(({ kind, title }) => h("option", { value: kind }, title)));
     select.value = spec.kind;
@@ -319,7 +345,7 @@ export class Layout {
     const text = this.text();
     const last = this.past[this.past.length - 1];
     if (text === last) return;
-    // What is dragged is one change, however many steps it takes.
+    // A drag is one change.
     const isSame = performance.now() - this.savedAt < 700 && shapeOf(JSON.parse(text)) === shapeOf(JSON.parse(last ?? "null"));
     if (isSame && this.past.length > 1) this.past.pop();
     this.savedAt = performance.now();
@@ -345,7 +371,7 @@ function panelsOf(tree: Tree): PanelSpec[] {
   return "split" in tree ? [...panelsOf(tree.first), ...panelsOf(tree.second)] : [tree];
 }
 
-/** What a layout shows and where, without sizes and settings. */
+/** The structure of a layout, without sizes and settings. */
 function shapeOf(tree: Tree | undefined): string {
   return JSON.stringify(tree ?? null, (key, value) => (key === "options" || key === "share" ? undefined : value));
 }

@@ -7,17 +7,17 @@ import { stored, store } from "./stored";
 import type { Topic } from "./types";
 
 const KEY = "asof-layouts";
-/** A layout in an address is no longer than browsers and programs for mail take. */
+/** The longest layout in a link: browsers and mail programs have limits. */
 const LONGEST_LINK = 8000;
 
-/** A layout as a file has it. */
+/** A layout file. */
 interface LayoutFile {
   asof_layout: 1;
   name: string;
   tree: Tree;
 }
 
-/** A layout out of JSON: this page's own, or one of another program. */
+/** Parses a layout: this page's own, or one of another program. */
 export function layoutOf(value: unknown, topics: Topic[]): Imported {
   if (value && typeof value === "object") {
     if (isForeign(value)) return fromForeign(value, topics);
@@ -26,7 +26,7 @@ export function layoutOf(value: unknown, topics: Topic[]): Imported {
   return { tree: undefined, left: ["everything: this is not a layout"] };
 }
 
-/** The layout that an address carries, if it does. */
+/** The layout in the page's address, if there is one. */
 export async function linkedLayout(): Promise<Tree | undefined> {
   const packed = new URLSearchParams(location.hash.slice(1)).get("layout");
   if (!packed) return undefined;
@@ -53,7 +53,7 @@ function named(): Record<string, Tree> {
   }
 }
 
-/** The layouts that have a name, in a dialog: to choose, save, share and forget them. */
+/** The dialog of named layouts: load, save, share, delete. */
 export class Layouts {
   private note = h("p", { class: "faint", role: "status" });
   private list = h("ul", { class: "layouts" });
@@ -64,7 +64,7 @@ export class Layouts {
     private layout: Layout,
     private topics: () => Topic[],
     private moment: () => string,
-    /** Whether the server keeps layouts too. */
+    /** Whether the server stores layouts. */
     private isShared: boolean,
   ) {}
 
@@ -103,7 +103,7 @@ export class Layouts {
     dialog.showModal();
   }
 
-  /** Shows a layout out of JSON, and says what of it has no place here. */
+  /** Imports a layout, and lists what is not supported. */
   take(value: unknown): boolean {
     const { tree, left } = layoutOf(value, this.topics());
     const isShown = tree !== undefined && this.layout.apply(tree);
@@ -148,7 +148,7 @@ export class Layouts {
     this.draw();
   }
 
-  /** Asks the server for its layouts, or changes them; whether it did. */
+  /** Reads or changes the server's layouts. Returns whether that succeeded. */
   private async ask(path: string, method: string, body?: string): Promise<boolean> {
     if (!this.isShared) return false;
     try {

@@ -1,6 +1,6 @@
 import { number, ticks } from "./format";
 
-/** What is known of one field: least and greatest per column, over a stretch of time. */
+/** Minimum and maximum of a field per column, over a time range. */
 export interface Line {
   least: Float64Array;
   most: Float64Array;
@@ -13,7 +13,7 @@ export interface Stretch {
   count: number;
 }
 
-/** The least and the greatest of each column, the nearer end first, so that a line does not go to and fro where it rises. */
+/** The minimum and maximum of each column, ordered so that the line does not zigzag. */
 export function zigzag(line: Line, count: number): (number | null)[] {
   const values: (number | null)[] = new Array(count * 2);
   let last = 0;
@@ -41,7 +41,7 @@ export function slope(line: Line, width: number, count: number): (number | null)
   return values;
 }
 
-/** A line of what a formula makes of others, column by column; where one of them has nothing, the last that it had. */
+/** Evaluates a formula over other lines, column by column; missing values are filled with the last one. */
 export function computed(of: (values: Record<string, number>) => number, lines: Record<string, Line>, count: number): Line {
   const least = new Float64Array(count).fill(NaN);
   const last: Record<string, number> = {};
@@ -59,7 +59,7 @@ export function computed(of: (values: Record<string, number>) => number, lines: 
   return { least, most: least };
 }
 
-/** The least and the greatest of what is seen. */
+/** The minimum and maximum in the visible range. */
 export function ends(line: Line, span: Stretch, view: { start: number; end: number }): { least: number; most: number } | undefined {
   const width = (span.end - span.start + 1) / Math.max(span.count, 1);
   let [least, most, columns] = [Infinity, -Infinity, 0];
@@ -73,7 +73,7 @@ export function ends(line: Line, span: Stretch, view: { start: number; end: numb
   return columns === 0 ? undefined : { least, most };
 }
 
-/** What a field was in a stretch of time. */
+/** Statistics of a field over a time range. */
 export interface Figures {
   mean: number;
   deviation: number;
@@ -81,7 +81,7 @@ export interface Figures {
   percentiles: [number, number, number];
 }
 
-/** The figures of values in a stretch of time; none where there are none. */
+/** The statistics of values within a time range; undefined without values. */
 export function figuresOf(values: Iterable<[number, number]>, view: { start: number; end: number }): Figures | undefined {
   const seen = [...values].filter(([t, value]) => t >= view.start && t <= view.end && Number.isFinite(value)).map(([, value]) => value);
   if (seen.length === 0) return undefined;
@@ -96,7 +96,7 @@ export function figuresOf(values: Iterable<[number, number]>, view: { start: num
   return { mean, deviation: Math.sqrt(square), percentiles: [at(0.05), at(0.5), at(0.95)] };
 }
 
-/** The middle of each column, as values. */
+/** The mean of minimum and maximum of each column. */
 export function middles(line: Line, span: Stretch): [number, number][] {
   const width = (span.end - span.start + 1) / Math.max(span.count, 1);
   return Array.from({ length: span.count }, (_, column): [number, number] => [span.start + (column + 0.5) * width, (line.least[column] + line.most[column]) / 2]);
@@ -109,7 +109,7 @@ export interface Drawn {
   y: ArrayLike<number | null>;
 }
 
-/** Lines as a picture of lines: it can be printed at any size, and changed. */
+/** Lines as SVG. */
 export function svgOf(drawn: Drawn[], x: [number, number], y: [number, number]): string {
   const [width, height, left, bottom] = [960, 480, 64, 32];
   const at = (value: number) => left + ((value - x[0]) / (x[1] - x[0])) * (width - left - 10);

@@ -1,12 +1,12 @@
 import type { Context } from "./context";
 
-/** Lets the view go along with a running robot. */
+/** Moves the visible range with a running robot. */
 export function followRobot({ connection, summary, view }: Context, badge: HTMLElement, tellFacts: () => void): void {
   const follow = () => {
     const held = summary.window;
     if (!held) return;
     const to = Math.max(held.to, connection.state.following ? connection.state.t : held.to, 1);
-    // It grows by doubling, so that what has been drawn stays where it is for a while.
+    // Its length doubles, so that what is drawn does not move all the time.
     let length = 1e10;
     const most = held.age ?? Infinity;
     while (length < Math.min(to - held.from, most)) length *= 2;

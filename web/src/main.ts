@@ -33,7 +33,7 @@ connection.on("connected", (isThere) => {
 });
 let isBuilt: string | undefined;
 connection.on("hello", (summary) => {
-  // The server may have come back with another recording.
+  // The server may have restarted with another recording.
   const key = `${summary.name} ${summary.start}`;
   if (isBuilt === undefined) void linkedLayout().then((linked) => build(summary, linked));
   else if (isBuilt !== key) location.reload();
@@ -45,7 +45,7 @@ connection.on("refused", (reason) => {
 });
 connection.connect();
 
-/** Puts the page together, once it is known what there is to show. */
+/** Builds the page from the summary. */
 function build(summary: Summary, linked: Tree | undefined): void {
   const isList = summary.name === "" && Boolean(summary.fleet);
   document.title = `${(isList ? summary.fleet : summary.name)?.split("/").filter(Boolean).pop() ?? ""} · asof`;
@@ -70,7 +70,7 @@ function build(summary: Summary, linked: Tree | undefined): void {
   const line = timeline(context);
   const sidebar = topicList(context, line.onDensity);
   const layout = layoutFor(context);
-  // What was there before is an undo away.
+  // The previous layout can be restored by undo.
   if (linked && !layout.apply(linked)) connection.report("The layout in this link is not valid.");
   const address = link(context);
   const playing = controls(context, setClock);
@@ -83,7 +83,7 @@ function build(summary: Summary, linked: Tree | undefined): void {
       : empty("This recording has no messages", summary.problems.length > 0 ? damaged : "It is intact, but nothing was recorded.");
   const middle = summary.is_empty && !summary.live ? h("main", { class: "grid" }, none) : layout.element;
   if (isList) {
-    // Nothing is open yet: there is nothing to play, and no topic.
+    // Nothing is open yet: no topics, no playback.
     app.replaceChildren(...top.elements, fleetList(context), top.errors);
     return;
   }
@@ -106,12 +106,12 @@ function build(summary: Summary, linked: Tree | undefined): void {
   connection.send({ op: isLinked ? "pause" : "play" });
 }
 
-/** The layout of the server's file, where it has one, before what this browser has kept, before one that is made up. */
+/** The layout: the server's file, or the one stored in this browser, or the initial one. */
 function layoutFor(context: Context): Layout {
   const { summary } = context;
   const key = `asof-layout ${summary.name} ${summary.live ? "live" : summary.start}`;
   if (!summary.layout) return new Layout(context, key);
-  // What was changed of a file's layout is kept for as long as the file stays as it is.
+  // Changes of a file's layout are stored until the file changes.
   const own = `${key} ${hash(JSON.stringify(summary.layout))}`;
   const { tree, left } = layoutOf(summary.layout, summary.topics);
   const told = left.length > 0 ? `Not supported in this layout: ${[...new Set(left)].join(", ")}.` : "";
@@ -119,7 +119,7 @@ function layoutFor(context: Context): Layout {
   return new Layout(context, own, stored(own) === undefined ? tree : undefined);
 }
 
-/** A number for a text, to tell it from others. */
+/** A hash of a text. */
 function hash(text: string): number {
   let value = 0;
   for (let at = 0; at < text.length; at++) value = (Math.imul(value, 31) + text.charCodeAt(at)) | 0;

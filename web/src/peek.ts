@@ -2,7 +2,7 @@ import type { Context } from "./context";
 import { button, h } from "./dom";
 import { MessageTree } from "./panels/raw";
 
-/** The message of a topic, over the panels, until it is closed or something else is clicked. */
+/** A popover with the current message of a topic. */
 export function peek(context: Context, topic: string, x: number, y: number): void {
   document.querySelector<HTMLElement>(".peek")?.hidePopover();
   const message = new MessageTree(context, topic);
@@ -17,7 +17,7 @@ export function peek(context: Context, topic: string, x: number, y: number): voi
   document.body.append(box);
   box.showPopover();
   box.style.left = `${Math.max(4, Math.min(x + 8, innerWidth - box.offsetWidth - 4))}px`;
-  // It grows when the message comes: away from the nearer edge of the window.
+  // It grows with the message: away from the nearer edge of the window.
   const isBelow = y < innerHeight / 2;
   box.style[isBelow ? "top" : "bottom"] = `${(isBelow ? y : innerHeight - y) + 8}px`;
   box.style.maxHeight = `${(isBelow ? innerHeight - y : y) - 16}px`;

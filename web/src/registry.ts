@@ -1,20 +1,20 @@
 import type { Context, Panel, PanelSpec } from "./context";
 import type { Summary, Topic } from "./types";
 
-/** A kind of panel: what it is called, how one is made, and which topics it shows. */
+/** A kind of panel: its name, its constructor, and the topics that it shows. */
 export interface PanelEntry {
   kind: string;
   title: string;
   make: (context: Context, spec: PanelSpec) => Panel;
-  /** Whether a topic can be chosen in it; without this it shows no single topic. */
+  /** Whether it can show a topic; undefined for kinds without a topic. */
   takes?: (topic: Topic) => boolean;
-  /** Whether the server has what it needs; without this it has. */
+  /** Whether the server supports it; by default it does. */
   isThere?: (summary: Summary) => boolean;
 }
 
 const kinds = new Map<string, PanelEntry>();
 
-/** Makes a kind of panel known. A panel is one file with one registration; every file in panels/ is loaded. */
+/** Registers a kind of panel. Each file in panels/ registers one. */
 export function register(entry: PanelEntry): void {
   kinds.set(entry.kind, entry);
 }

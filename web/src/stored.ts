@@ -1,4 +1,4 @@
-/** What the browser remembers of this page. */
+/** The browser's storage for this page. */
 export function stored(key: string): string | undefined {
   try {
     return localStorage.getItem(key) ?? undefined;
@@ -11,7 +11,7 @@ export function store(key: string, value: string): void {
   try {
     localStorage.setItem(key, value);
   } catch {
-    // It is forgotten with the window.
+    // Storage is disabled: the value lasts as long as the window.
   }
 }
 

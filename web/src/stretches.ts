@@ -3,8 +3,8 @@ import { h } from "./dom";
 import { span, time } from "./format";
 
 /**
- * Recordings of different years are shown one at a time: an axis over all of them would have nothing on it. Playing goes on
- * with the next where one ends.
+ * Recordings of different years are shown one at a time: on a common axis they would be invisible. Playback continues
+ * with the next at the end of one.
  */
 export function stretchChoice({ connection, summary, view }: Context): HTMLElement | undefined {
   const stretches = summary.stretches ?? [];
@@ -27,7 +27,7 @@ export function stretchChoice({ connection, summary, view }: Context): HTMLEleme
   connection.on("state", ({ t, state }) => {
     const at = stretches.findLastIndex(([start]) => start <= t);
     const [, end] = stretches[Math.max(at, 0)];
-    // Nothing comes for years: on with the next.
+    // A gap of years: continue with the next.
     if (state === "playing" && t > end + 1e9 && at + 1 < stretches.length) return connection.seek(stretches[at + 1][0]);
     show(Math.max(at, 0));
   });

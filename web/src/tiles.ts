@@ -1,10 +1,10 @@
-/** Metres around the equator. */
+/** The circumference of the earth in metres. */
 const AROUND = 40_075_016.7;
 const TILE = 256;
-/** So many tiles are kept. */
+/** The most tiles in memory. */
 const MOST = 256;
 
-/** A map under positions, of the server that was named; without one nothing is fetched. */
+/** Map tiles of the configured server. */
 export class Tiles {
   readonly host: string;
   /** How many tiles could not be loaded. */
@@ -18,7 +18,7 @@ export class Tiles {
     this.host = new URL(address.replace(/[{}]/g, "")).host;
   }
 
-  /** Draws the tiles of what is seen. `scale` is in pixels per metre at a latitude. */
+  /** Draws the visible tiles. `scale` is in pixels per metre at the latitude. */
   draw(
     context2d: CanvasRenderingContext2D,
     seen: { west: number; east: number; south: number; north: number },

@@ -5,7 +5,7 @@ import { ticks, time } from "./format";
 
 const COLUMNS = 400;
 
-/** The recording from end to end, or a robot's last minutes: density, what is in memory, where it stands; drag to scrub. */
+/** The timeline of the recording, or of a robot's window: density, cached ranges, the current time; drag to scrub. */
 class Timeline {
   readonly element: HTMLElement;
   readonly picture: ReturnType<typeof canvas>;
@@ -19,7 +19,7 @@ class Timeline {
   private origin = 0;
   private wide: number;
   private loaded: [number, number][] = [];
-  /** Where the pointer is, as a part of the width: the time below it moves on with a robot. */
+  /** The pointer as a fraction of the width: the time below it moves with a robot. */
   private hover?: number;
   private reading = new AbortController();
 
@@ -43,7 +43,7 @@ class Timeline {
     else this.readDensity();
   }
 
-  /** Tells a topic's density to what draws it, as it comes in. */
+  /** Called with a topic's density as it arrives. */
   onDensity(topic: string, take: (lane: Float64Array) => void): void {
     this.rows.set(topic, take);
     const lane = this.perTopic[this.topics.indexOf(topic)];
@@ -112,12 +112,12 @@ class Timeline {
     context2d.fillStyle = color("track");
     context2d.fillRect(0, bottom, width, 4);
     context2d.fillStyle = color("loaded");
-    // What is held is told as parts of the whole recording.
+    // Cached ranges are fractions of the whole recording.
     const held = summary.window ? [[x(summary.window.from), width]] : this.loaded.map(([from, to]) => [x(from * summary.duration), x(to * summary.duration)]);
     for (const [from, to] of held) context2d.fillRect(from, bottom, Math.max(to - from, 1), 4);
   }
 
-  /** A flag for each moment that was marked, a bar for each stretch. */
+  /** Annotations: a flag for each instant, a bar for each interval. */
   private drawNotes(context2d: CanvasRenderingContext2D, bottom: number, x: (t: number) => number): void {
     context2d.fillStyle = color("note");
     for (const { start, end } of this.context.annotations?.notes ?? []) {
@@ -162,7 +162,7 @@ class Timeline {
     this.tip.textContent = texts.filter(Boolean).join(" · ");
   }
 
-  /** Dragging goes to the time below the pointer; playing goes on where it is let go. */
+  /** Dragging seeks to the time below the pointer; playback continues on release. */
   private scrub(): void {
     const { element, tip } = this;
     const { connection, summary, view } = this.context;
@@ -188,9 +188,9 @@ class Timeline {
     const release = () => {
       if (!scrubbing) return;
       scrubbing = false;
-      // Let go at the newest end, it is followed again.
+      // Released at the newest end: follow again.
       if (summary.live && connection.position() > view.to - this.span() * 0.01) return connection.toEnd();
-      // The seek goes out with the next frame; playing goes on after it.
+      // The seek is sent with the next frame; playback continues after it.
       if (resumes) requestAnimationFrame(() => requestAnimationFrame(() => connection.send({ op: "play" })));
     };
     element.addEventListener("pointerup", release);
@@ -217,7 +217,7 @@ class Timeline {
     this.picture.redraw();
   }
 
-  /** How many messages lie where, of the stretch that is shown. */
+  /** Reads the density of the visible range. */
   private readDensity(): void {
     const { summary, view } = this.context;
     if (summary.is_empty || this.topics.length === 0) return;
@@ -239,7 +239,7 @@ class Timeline {
     columns("density", where, this.topics.length, take, signal).catch(() => undefined);
   }
 
-  /** Asks again and again how many messages have come, of the newest columns alone. */
+  /** Polls the density of the newest columns. */
   private followDensity(): void {
     const { summary, view } = this.context;
     const signal = new AbortController().signal;

@@ -9,13 +9,13 @@ import type { Link } from "./link";
 import { applyTheme, store } from "./stored";
 import type { Problem } from "./types";
 
-/** The bar at the top: what is open, what is wrong with it, and what can be done with the page. */
+/** The bar at the top: the recording, its problems, and commands of the page. */
 export function topBar(context: Context, { layout, layouts, link, files }: { layout: Layout; layouts: Layouts; link: Link; files: Files }) {
   const { connection, summary } = context;
   const facts = h("span", { class: "facts" });
   const isOpen = summary.name !== "";
   const tellFacts = () => {
-    // A list of recordings, or a page that waits for one, has nothing to say of itself.
+    // Without a recording there are no facts to show.
     if (!isOpen) return;
     const held = summary.window;
     const all = held
@@ -53,7 +53,7 @@ export function topBar(context: Context, { layout, layouts, link, files }: { lay
   return { elements: [header, drawer], tellFacts, errors: errorToast(connection) };
 }
 
-/** What is done with panels, of which there are none without a recording. */
+/** Commands for panels; none without a recording. */
 function arranging(layout: Layout, layouts: Layouts): HTMLElement[] {
   return [
     button("undo", "Undo a change of the layout (ctrl z)", () => layout.undo()),
@@ -84,7 +84,7 @@ function problemDrawer({ connection, summary }: Context) {
   return { chip, drawer };
 }
 
-/** What went wrong, for a few seconds. */
+/** Shows errors for a few seconds. */
 function errorToast(connection: Context["connection"]): HTMLElement {
   const errors = h("div", { class: "toast", role: "alert", hidden: true });
   let timer = 0;

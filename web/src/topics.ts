@@ -13,7 +13,7 @@ type Entry = ReturnType<typeof entry>;
 /** With more topics than this they are shown by namespace. */
 const MANY = 24;
 
-/** All topics, with what they hold; a click adds a panel, a field a line in a plot. */
+/** The list of topics; a click on a topic adds a panel, on a field a line in a plot. */
 export function topicList(context: Context, onDensity: OnDensity): HTMLElement {
   const { summary } = context;
   const list = h("ul", { class: "topics", "aria-label": "Topics" });
@@ -23,10 +23,10 @@ export function topicList(context: Context, onDensity: OnDensity): HTMLElement {
   let entries: Entry[] = [];
   let isHiding = stored("asof-hide-empty") === "true";
   let isTree = summary.topics.length > MANY;
-  /** Takes over what is known of the topics now; those of a running robot come and grow. */
+  /** Updates the list: a running robot's topics appear and grow. */
   const renew = () => {
     search.placeholder = `Search ${summary.topics.length} ${summary.topics.length === 1 ? "topic" : "topics"}`;
-    // Those that have nothing come last.
+    // Empty topics come last.
     const sorted = [...summary.topics].sort((a, b) => Number(a.messages === 0) - Number(b.messages === 0));
     entries = sorted.map((topic) => {
       const found = known.get(topic.topic) ?? entry(context, topic, onDensity);
@@ -57,7 +57,7 @@ export function topicList(context: Context, onDensity: OnDensity): HTMLElement {
     if (found.length === 0 && entries.length > 0) elements.push(none);
     if (entries.length === 0)
       elements.push(summary.live ? empty("No topics yet", "They appear here as soon as the robot has some.") : empty("No topics", "This recording has no channels."));
-    // Nothing is taken out and put back for nothing: it would lose its place and the pointer.
+    // Rows that stay are not re-inserted: they would lose focus and scroll position.
     if (elements.some((one, index) => list.children[index] !== one) || list.children.length !== elements.length) list.replaceChildren(...elements);
   };
   const tree = h("button", { class: "plain text", "aria-pressed": String(isTree), title: "By namespace", "aria-label": "Topics by namespace" }, "⊞");
@@ -79,7 +79,7 @@ export function topicList(context: Context, onDensity: OnDensity): HTMLElement {
   return h("aside", { class: "sidebar", "aria-label": "Topics" }, h("div", { class: "search" }, search, tree), hide, list);
 }
 
-/** Topics under the first part of their names, where there are several. */
+/** Groups topics by the first part of their names. */
 function byNamespace(entries: Entry[]): HTMLElement[] {
   const groups = Map.groupBy(entries, ({ topic }) => topic().topic.split("/").slice(0, 2).join("/"));
   return [...groups].map(([name, all]) => {
@@ -89,7 +89,7 @@ function byNamespace(entries: Entry[]): HTMLElement[] {
   });
 }
 
-/** The names of the fields of all topics, read for the first search. */
+/** The field names of all topics, loaded with the first search. */
 function fieldNames(topics: () => string[]) {
   const known = new Map<string, string>();
   const read = async () => {
@@ -144,7 +144,7 @@ function entry(context: Context, first: Topic, onDensity: OnDensity) {
   const amount = h("span", { class: "amount" });
   const add = h("button", { class: "topic", onclick: () => context.add(panelFor(topic)) }, h("span", { class: "name" }, ...broken(topic.topic)), type, amount);
   const element = h("li", {}, h("div", { class: "topic-row" }, open, add), strip.element, fields);
-  /** Shows what is known of it now. */
+  /** Updates the row. */
   const tell = (now: Topic) => {
     topic = now;
     element.className = topic.messages === 0 ? "silent" : "";

@@ -1,4 +1,4 @@
-/** What the server says, as crates/asof-serve/API.md describes it. Times are nanoseconds since the recording's start. */
+/** The types of the API, described in crates/asof-serve/API.md. Times are nanoseconds since the recording's start. */
 
 export type Form = "json" | "image" | "points" | "grid" | "columns";
 
@@ -10,17 +10,17 @@ export interface Topic {
   messages: number | null;
   hz: number | null;
   role: string | null;
-  /** Fields that are worth a plot at first sight, by its schema. */
+  /** Default fields to plot, by type. */
   plot?: string[];
   /** Of a running robot: messages that have left the window. */
   left?: number;
 }
 
-/** What is held of a source that grows, such as a running robot. */
+/** The window of a growing source, such as a running robot. */
 export interface Window {
   from: number;
   to: number;
-  /** How far back is kept; null for a file that is being written, which keeps everything. */
+  /** The age limit; null for a file that is being written, which keeps everything. */
   age: number | null;
   bytes: number;
   messages: number;
@@ -45,28 +45,28 @@ export interface Summary {
   start: string;
   duration: number;
   is_empty: boolean;
-  /** What lies far apart, such as recordings of different years; a single one as a rule. */
+  /** Ranges that are far apart, such as recordings of different years; usually one. */
   stretches?: [number, number][];
   messages: number | null;
   topics: Topic[];
   frame_topics: string[];
   problems: Problem[];
-  /** What varies, and so is worth a plot: filled in by the page after it has asked. */
+  /** Fields that vary; filled in by the page. */
   plots?: { topic: string; fields: string[] }[];
-  /** A layout that the server was given, in JSON, and where tiles of maps come from. */
+  /** The server's layout in JSON, and its address of map tiles. */
   layout?: unknown;
   tiles?: string | null;
-  /** What the topics of several recordings start with, where they are kept apart. */
+  /** The topic prefixes of several recordings. */
   prefixes?: string[];
-  /** What a person can change. */
+  /** What the user can change. */
   changes?: { annotations: boolean; trouble: string | null; open: boolean; most_bytes: number };
   live: boolean;
   window: Window | null;
   /** Whether it answers queries. */
   sql?: boolean;
-  /** What the recordings are called that the page can list; null where it cannot. */
+  /** The title of the list of recordings; null without one. */
   fleet?: string | null;
-  /** Where this recording was opened from, if it was: the list of recordings, or another recording. */
+  /** The title of the list or recording that this one was opened from. */
   home?: string | null;
   /** Whether layouts can be kept on the server. */
   layouts?: boolean;
@@ -80,7 +80,7 @@ export interface PlayState {
   loop: boolean;
   together: boolean;
   dropped: Record<string, number>;
-  /** Of a running robot: whether this is the newest, and whether this moment has left the window. */
+  /** Of a running robot: whether it is followed, and whether the current time has left the window. */
   following?: boolean;
   gone?: boolean;
 }
@@ -93,7 +93,7 @@ export interface Edge {
   hz: number;
 }
 
-/** A message in one of the forms. What the other fields are depends on the form. */
+/** A message in one of the forms, which determines the other fields. */
 export interface Shown {
   op: "message" | "nothing";
   topic: string;

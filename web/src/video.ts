@@ -1,11 +1,5 @@
-import { base } from "./base";
+import { packetsOf, type Packet } from "./packets";
 import type { Shown } from "./types";
-
-interface Packet {
-  t: number;
-  at: number;
-  size: number;
-}
 
 interface Packets {
   anew: boolean;
@@ -14,16 +8,16 @@ interface Packets {
   packets: Packet[];
 }
 
-/** So long after the last picture that was decoded, in nanoseconds, it is not worth to decode what lies between. */
+/** Beyond this gap after the last decoded picture, in nanoseconds, decoding restarts at a keyframe. */
 const FAR = 20e9;
 
 /**
- * The video of one topic. A picture of it needs all those before it, back to one that stands for itself: they are fetched
- * for the time that is shown, and those that were decoded already are not fetched again.
+ * The video of one topic. A picture needs all packets since its keyframe: they are fetched for the current time,
+ * except for those that were decoded already.
  */
 export class Video {
   private decoder?: VideoDecoder;
-  /** The time of the last packet that went into the decoder. */
+  /** The time of the last packet that was decoded. */
   private fed?: number;
   private failure?: Error;
   private latest?: VideoFrame;
@@ -41,14 +35,15 @@ export class Video {
     if (this.painted === shown.t) return;
     const goesOn = this.decoder?.state === "configured" && this.fed !== undefined && shown.t >= this.fed && shown.t - this.fed < FAR;
     if (!goesOn) return this.decode(shown, isPlaying, false);
-    // A browser may take a decoder away; another starts anew.
+    // A browser may reclaim a decoder: start again with another.
     return this.decode(shown, isPlaying, true).catch(() => this.decode(shown, isPlaying, false));
   }
 
-  /** Decodes what is needed for a message: what is new since the last, or everything since one that stands for itself. */
+  /** Decodes the packets for a message: those since the last one, or all since the keyframe. */
   private async decode(shown: Shown, isPlaying: boolean, goesOn: boolean): Promise<void> {
     if (!goesOn) this.reset();
-    const { head, body } = await this.fetch(shown.t, goesOn ? this.fed : undefined);
+    const after: Record<string, string> = goesOn && this.fed !== undefined ? { after: String(this.fed) } : {};
+    const { head, body } = await packetsOf<Packets>("video", { topic: this.topic, t: String(shown.t), ...after });
     if (head.packets.length === 0) return;
     if (head.anew) await this.start(head);
     this.failure = undefined;
@@ -73,16 +68,6 @@ export class Video {
     this.latest = undefined;
   }
 
-  private async fetch(t: number, after: number | undefined): Promise<{ head: Packets; body: Uint8Array }> {
-    const query = new URLSearchParams({ topic: this.topic, t: String(t), ...(after !== undefined && { after: String(after) }) });
-    const response = await fetch(`${base}api/video?${query}`);
-    if (!response.ok) throw new Error(((await response.json()) as { error: string }).error);
-    const bytes = await response.arrayBuffer();
-    const length = new DataView(bytes).getUint32(0, true);
-    const head = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 4, length))) as Packets;
-    return { head, body: new Uint8Array(bytes, 4 + length) };
-  }
-
   private async start(head: Packets): Promise<void> {
     this.reset();
     const config: VideoDecoderConfig = { codec: head.codec ?? "", optimizeForLatency: true };
@@ -98,7 +83,7 @@ export class Video {
     this.decoder.configure(config);
   }
 
-  /** Waits until what went in has come out, and paints it. */
+  /** Waits for the decoder's output, and paints it. */
   private async settle(t: number, isPlaying: boolean): Promise<void> {
     const { decoder } = this;
     if (!decoder) return;
@@ -107,8 +92,8 @@ export class Video {
       if (decoder.decodeQueueSize === 0 && wait > 4) break;
       await new Promise((resolve) => setTimeout(resolve, 8));
     }
-    // It keeps the last pictures to put them in order. While it plays, they come with the next; where it stands, they are
-    // asked for, and what comes next starts anew.
+    // The decoder delays pictures to reorder them. During playback they come with the next packets; while paused it is
+    // flushed, and the next picture starts at a keyframe.
     if (!isOut() && !this.failure && !(isPlaying && this.latest) && decoder.state === "configured") {
       await decoder.flush().catch((error: Error) => (this.failure = error));
       this.fed = undefined;

@@ -76,7 +76,7 @@ uint64_t tf2_new_edges(void *buffer, const char *const *names, uint64_t count) {
   return good;
 }
 
-// Waits that never come true, for the cost of updates beside them.
+// Waits that are never fulfilled, to measure updates beside them.
 void tf2_wait(void *buffer, const char *target, const char *source, int64_t nanos) {
   auto *core = static_cast<tf2::BufferCore *>(buffer);
   auto handle = core->addTransformableCallback(

@@ -1,4 +1,4 @@
-//! A recording of 2 GB behind a budget of 200 MB: a thousand seeks.
+//! A recording of 2 GB with a budget of 200 MB: a thousand seeks.
 //!
 //! It writes 2 GB to the temporary folder, once, so it runs only when it is asked for by name:
 //! `--case 2gb`.

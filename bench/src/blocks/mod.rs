@@ -38,10 +38,10 @@ pub fn run(bench: &mut Bench) {
     large_file::run(bench);
 }
 
-/// Gives the contender that stands beside asof in a case, where there is one.
+/// The contender that is compared with asof in a case, if there is one.
 type Peer<'a> = &'a dyn Fn(&'static str) -> Option<Contender<'static>>;
 
-/// asof, and who stands beside it.
+/// asof, and the contender that it is compared with.
 fn beside<'a>(asof: Contender<'a>, peer: Option<Contender<'static>>) -> Vec<Contender<'a>> {
     let mut contenders = vec![asof];
     contenders.extend(peer);
@@ -201,7 +201,7 @@ fn latest_at(bench: &Bench, peer: Peer<'_>) {
     // One topic of the hundred has no message anywhere.
     let mut names: Vec<String> = (0..99).map(topic).collect();
     names.push("/never".into());
-    let topics = Topics::Named(names);
+    let topics = Topics::named(names);
     drain(
         cache
             .read(&Query {
@@ -223,7 +223,7 @@ fn latest_at(bench: &Bench, peer: Peer<'_>) {
         15,
         vec![per("asof", calls, ask)],
     );
-    assert_eq!(cache.stats().source_backfills, 0);
+    assert_eq!(cache.stats().source_lookups, 0);
 }
 
 fn step_back(bench: &Bench, peer: Peer<'_>) {
@@ -251,7 +251,7 @@ fn step_back(bench: &Bench, peer: Peer<'_>) {
     assert_eq!(cache.stats().source_reads, 1);
 }
 
-/// Blocks of one message each: nobody has them so small, but ten thousand of 4 MiB would not fit.
+/// Blocks of one message each: unrealistically small, but ten thousand of 4 MiB would not fit into memory.
 fn many_blocks(bench: &Bench) {
     let ticks = Ticks::new(1, 2_000_000, 1_000_000, 100);
     let options = CacheOptions {

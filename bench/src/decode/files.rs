@@ -19,7 +19,7 @@ pub struct Files {
     pub d1: PathBuf,
     /// Large Foxglove messages in protobuf. zstd.
     pub d2: PathBuf,
-    /// Small, large and custom ones between one another. zstd, chunks of 4 MiB.
+    /// Small, large and custom messages, interleaved. zstd, chunks of 4 MiB.
     pub e: PathBuf,
     /// The same, and a topic with twelve messages.
     pub e2: PathBuf,
@@ -302,7 +302,7 @@ fn custom(count: u32) -> impl Iterator<Item = Message> {
     })
 }
 
-/// Numbers that tremble like a sensor's.
+/// Numbers with a sensor's noise.
 pub struct Noise(pub u64);
 
 impl Noise {

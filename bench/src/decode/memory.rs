@@ -9,7 +9,7 @@ use asof_formats::OpenOptions;
 
 use crate::harness::{Bench, contender};
 
-/// Names the file that a process is to decode, and nothing else.
+/// The environment variable that names the file to decode.
 const FILE: &str = "ASOF_DECODE_MEMORY";
 const MB: f64 = (1 << 20) as f64;
 /// The chunks of the file, before they are compressed.

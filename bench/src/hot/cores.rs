@@ -1,8 +1,8 @@
-//! Bursts on two cores that nobody else gets in between.
+//! Bursts of work on two cores, without interruption by other threads.
 //!
-//! A machine that does other things too would measure those. So both threads of a burst are pinned and run under a
-//! real-time policy where that is allowed, for a few milliseconds, followed by as long a rest; a burst in which one of
-//! them was sent off its core is repeated.
+//! Other programs would disturb the measurement. So both threads of a burst are pinned and run under a real-time policy
+//! where that is allowed, for a few milliseconds, followed by as long a rest; a burst in which one of them was preempted
+//! is repeated.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -13,8 +13,8 @@ pub type Work = Box<dyn FnOnce() -> u64 + Send>;
 /// Runs the first work of a burst on the first core while the other runs on the second; the figure is the time of the
 /// first in nanoseconds, divided by its operations.
 ///
-/// Of the first burst in which neither was sent off its core, or else the middle of several: one of the two at rest may
-/// make the other slow, which waits for it, or fast, which has the memory for itself.
+/// Of the first burst in which neither was preempted, or else the median of several: while one is preempted, the other is
+/// slower where it waits for it, or faster where it has the memory for itself.
 pub fn on_two_cores(mut burst: impl FnMut() -> (Work, Work)) -> f64 {
     let mut disturbed = Vec::new();
     while disturbed.len() < 6 {
@@ -32,7 +32,7 @@ pub fn on_two_cores(mut burst: impl FnMut() -> (Work, Work)) -> f64 {
 }
 
 /// Runs `work` on the first core, several times; the figure is the shortest time in nanoseconds, divided by
-/// `operations`. (Whatever else happens on a machine only ever adds to the time of work that waits for nobody.)
+/// `operations`. (Other load on the machine only adds to the time of work that does not wait.)
 pub fn on_one_core(mut work: impl FnMut() + Send, operations: u64) -> f64 {
     const BURSTS: usize = 5;
     let shortest = std::thread::scope(|scope| {
@@ -69,7 +69,7 @@ fn once(work: Work, other: Work) -> (Duration, u64, bool) {
     })
 }
 
-/// How long it took, what came out, and whether the thread was sent off its core meanwhile.
+/// The time, the result, and whether the thread was preempted meanwhile.
 fn undisturbed<R>(work: impl FnOnce() -> R) -> (Duration, R, bool) {
     let before = switches();
     let start = Instant::now();

@@ -29,7 +29,7 @@ fn map() -> Vec<u8> {
     vec![7; CELLS]
 }
 
-/// Someone who can do a thing over and over.
+/// A contender: an operation that can be repeated.
 fn repeated(
     name: &'static str,
     count: u64,
@@ -101,7 +101,7 @@ fn publish_acquire() -> Vec<Contender<'static>> {
     ]
 }
 
-/// Which tiles the how-manieth edit changes: some here, some there, some again.
+/// The tiles that an edit changes, by its number: scattered, some of them repeatedly.
 fn edited(number: u64) -> impl Iterator<Item = usize> {
     (0..EDITED).map(move |index| ((number as usize * 13) + index * 97) % TILES)
 }

@@ -35,7 +35,7 @@ pub trait Pipe {
     fn new() -> (Self::Sender, Self::Receiver);
 }
 
-/// Ours; when only the head of a scan is touched, only that is fetched ahead.
+/// asof's ring; where only the head of a scan is read, only the head is prefetched.
 pub struct Asof<const FULL: bool>;
 
 impl<const FULL: bool> Pipe for Asof<FULL> {
@@ -44,7 +44,7 @@ impl<const FULL: bool> Pipe for Asof<FULL> {
     fn new() -> (Self::Sender, Self::Receiver) {
         let (mut producer, consumer) = asof_hot::ring(Scan::default);
         if !FULL {
-            producer.fetch_ahead(0);
+            producer.fetch_ahead(size_of::<u64>());
         }
         (producer, consumer)
     }

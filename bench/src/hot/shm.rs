@@ -45,7 +45,7 @@ pub fn run(bench: &Bench) {
     }
 }
 
-/// If this process was started as the other side, plays it and says so.
+/// Runs the other side, if this process was started as it; returns whether it was.
 pub fn is_child() -> bool {
     let Ok(what) = std::env::var(CHILD) else {
         return false;
@@ -186,7 +186,7 @@ fn receive(link: &mut impl Link, is_full: bool) -> Option<u64> {
     })
 }
 
-/// The other side: answers until it is told to end, and naps when nothing comes for a while.
+/// The other side: answers until it receives the end, and sleeps briefly when nothing comes for a while.
 fn echo(mut link: impl Link, is_full: bool) {
     let source = Box::new([3; 1024]);
     let mut last = Instant::now();
@@ -277,7 +277,7 @@ fn peer<L: Link>(name: &'static str, is_full: bool) -> Contender<'static> {
         let Some(link) = pair.as_mut().and_then(|pair| pair.link.as_mut()) else {
             return f64::NAN;
         };
-        // The second core is the other process's, so that one side is all that is timed here.
+        // The second core belongs to the other process, so only one side is timed here.
         let source = Box::new([3; 1024]);
         let mut trip = |number| {
             send(link, &source, number, is_full);

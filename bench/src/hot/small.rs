@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use asof_hot::{LockOptions, MonoStamp, MuxEnds, SourceOptions};
+use asof_hot::{LatchState, LockOptions, MonoStamp, MuxEnds, SourceOptions};
 
 use super::cores::on_one_core;
 use super::cpp;
@@ -121,7 +121,9 @@ fn latch_check() -> Vec<Contender<'static>> {
     let std_mutex = std::sync::Mutex::new(false);
     let parking_lot = parking_lot::Mutex::new(false);
     vec![
-        checks("asof", move || observer.is_triggered()),
+        checks("asof", move || {
+            observer.state(MonoStamp(0)) != LatchState::Clear
+        }),
         checks("atomic_bool", move || atomic.load(Ordering::Acquire)),
         checks("std_mutex", move || {
             *std_mutex.lock().expect("nobody panics")

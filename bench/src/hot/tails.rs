@@ -1,4 +1,4 @@
-//! What no median shows: the slowest of ten million operations while the other core is at work on the same structure.
+//! Tail latencies: the slowest of ten million operations while the other core works on the same structure.
 //!
 //! Each operation is timed on its own by the processor's clock, the looks at which are part of the figure (some 16 ns).
 //! Twice: with both threads pinned under a real-time policy, which leaves what the structure itself makes others wait;
@@ -20,10 +20,10 @@ use crate::harness::{Bench, contender};
 const OPERATIONS: u64 = 10_000_000;
 /// Of the one on the other core.
 const PERIOD_NANOS: f64 = 1000.0;
-/// A peer that needs longer than this for all operations is measured by those that it managed.
+/// A peer that needs longer than this is measured by the operations that it finished.
 const PATIENCE_NANOS: f64 = 4e9;
 
-/// Something done over and over.
+/// An operation that is repeated.
 type Act = Box<dyn FnMut() + Send>;
 /// What is timed, and what the other core does meanwhile.
 type Pair = (&'static str, fn() -> (Act, Act));
@@ -75,7 +75,7 @@ fn measure((mut act, mut other): (Act, Act), is_pinned: bool) -> Histogram {
                 take_core(1);
             }
             while !is_over.load(Ordering::Relaxed) {
-                // Not more often to catch up: one that was sent off its core has missed those.
+                // No catching up: operations that were missed while the thread was preempted are skipped.
                 let next = ticks() + period;
                 other();
                 while ticks() < next {}
@@ -105,7 +105,7 @@ fn measure((mut act, mut other): (Act, Act), is_pinned: bool) -> Histogram {
         });
         timed.join().expect("nobody panics")
     });
-    // A real-time policy for whole cores at a time needs a rest.
+    // The system needs a pause from threads with a real-time policy.
     std::thread::sleep(std::time::Duration::from_millis(200));
     tail
 }
@@ -347,7 +347,7 @@ fn latches() -> Vec<Pair> {
             let mut count = 0;
             (
                 Box::new(move || {
-                    black_box(observer.is_triggered());
+                    let _ = black_box(observer.state(MonoStamp(0)));
                 }),
                 Box::new(move || {
                     count += 1;

@@ -111,7 +111,7 @@ struct Shared<C> {
     cost: AtomicU64,
 }
 
-/// Between two writes' stamps: at this pace no window is ever left in a race.
+/// The step between two stamps; at this step no sample leaves the window during a race.
 const PERIOD: i64 = 20_000;
 
 impl<C: Contended> Shared<C> {
@@ -194,7 +194,7 @@ fn stamp_of(number: i64) -> i64 {
     super::START + number * PERIOD
 }
 
-/// How often this thread was taken off its core.
+/// How often this thread was preempted.
 fn switches() -> i64 {
     // SAFETY: an all-zero rusage is valid, and the call writes into it and nothing else.
     unsafe {

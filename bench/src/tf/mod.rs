@@ -1,6 +1,6 @@
 //! The transform buffer beside schiebung, `transforms` and Debian's tf2.
 //!
-//! Times asked for lie between samples, the data turn, all times are CPU time of the measuring thread. Every
+//! Lookups lie between samples, the poses rotate, and all times are CPU time of the measuring thread. Every
 //! slice of lookups is preceded by an untimed pass over the same queries, and all peers must agree before any
 //! is timed. With `latest`, asof answers from the newest sample of each edge, as schiebung does.
 
@@ -15,12 +15,12 @@ use crate::harness::{Bench, Contender, contender};
 use peers::{Asof, Peer, Pose, Schiebung, Tf2, Tf2Library, Transforms, WINDOW, isometry};
 
 const SECOND: i64 = 1_000_000_000;
-/// Where time begins: tf2 takes zero for "latest".
+/// The first stamp; not zero, which means "latest" in tf2.
 const START: i64 = 1_000 * SECOND;
 const ROUNDS: usize = 31;
 
 pub fn run(bench: &mut Bench) {
-    // schiebung writes a configuration file into the user's home; give it another one.
+    // schiebung writes a configuration file into the user's home: HOME is set to another folder.
     let home = std::env::temp_dir().join("asof-bench-home");
     let _ = std::fs::create_dir_all(&home);
     // SAFETY: no other thread runs yet.
@@ -102,7 +102,7 @@ impl<'a> Suite<'a> {
         }
     }
 
-    /// Appending to a history that stands at its window.
+    /// Appending to a history that has reached its window.
     fn updates(&self) {
         for size in [1_000, 120_000_i64] {
             let case = format!("update_existing_h{size}");
@@ -570,7 +570,7 @@ fn track_of(which: i64, first: i64, count: i64, period: i64) -> (Vec<i64>, Vec<P
 
 use nalgebra::UnitQuaternion;
 
-/// Random times that are no sample's.
+/// Random times that lie between samples.
 fn between(random: &mut Random, from: i64, to: i64, period: i64, count: usize) -> Vec<i64> {
     let time = |random: &mut Random| {
         let t = from + random.below((to - from) as u64) as i64;

@@ -1,4 +1,4 @@
-//! asof and its peers behind one face. Loops are inside of each, so that a call through the face costs nothing.
+//! asof and its peers with one trait. The loops are within the methods, so that dynamic calls cost nothing.
 
 use std::ffi::CString;
 use std::os::raw::{c_char, c_double, c_int, c_void};
@@ -12,7 +12,7 @@ use nalgebra::{Isometry3, Quaternion, Translation3, UnitQuaternion};
 /// Rotation x, y, z, w, then translation.
 pub type Pose = [f64; 7];
 
-/// A transform buffer. Sums are returned so that nothing can be left out, and to check that all agree.
+/// A transform buffer. Sums are returned so that the optimizer removes nothing, and to check that all agree.
 pub trait Peer {
     fn name(&self) -> &'static str;
     fn update(&mut self, parent: &str, child: &str, stamps: &[i64], poses: &[Pose]);
@@ -213,7 +213,7 @@ impl Peer for Transforms {
             .sum()
     }
 
-    // It has no "latest": asking for the newest stamp is the nearest thing.
+    // It has no "latest"; a lookup at the newest stamp is the closest.
     fn latest(&self, target: &str, source: &str, newest: i64, count: usize) -> f64 {
         (0..count)
             .map(|_| self.lookup(std::hint::black_box(target), source, &[newest]))
@@ -245,7 +245,7 @@ pub struct Tf2Library {
 }
 
 impl Tf2Library {
-    /// Loads the library, and builds it first if it is missing; says plainly if that failed.
+    /// Loads the library, and builds it first if it is missing; prints a message if that fails.
     pub fn load() -> Option<Tf2Library> {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let target =

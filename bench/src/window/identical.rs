@@ -1,4 +1,4 @@
-//! Not a measurement: approximate and exact time must find the very sets that message_filters finds, in the same order,
+//! A check, not a measurement: approximate and exact time must find the same sets as message_filters, in the same order,
 //! and a window must answer as its cache does.
 
 use asof_core::Stamp;
@@ -115,7 +115,7 @@ fn exact(peer: &MessageFilters, seed: u64) -> u64 {
                     fold(&mut ours.hash, message.value);
                 }
             }
-            // message_filters says nothing of a message that another takes the place of.
+            // message_filters does not report a message that is replaced by another.
             SyncEvent::Dropped {
                 message, reason, ..
             } if reason != DropReason::Replaced => ours.drops += message.value + 1,

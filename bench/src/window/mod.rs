@@ -1,6 +1,6 @@
 //! The suite `window`: our windows beside ZCache's storage and Debian's message_filters.
 //!
-//! Figures are nanoseconds of thread CPU time per operation: on a busy machine wall time measures the neighbours.
+//! Figures are nanoseconds of thread CPU time per operation: on a busy machine wall time measures other programs.
 
 pub mod identical;
 mod message_filters;
@@ -24,7 +24,7 @@ use zcache::ZCache;
 #[derive(Clone)]
 pub struct Sample {
     pub id: u64,
-    /// There to be moved and kept, as a message's contents are.
+    /// A stand-in for the contents of a message, which are moved and kept.
     _body: [u64; 7],
 }
 
@@ -39,11 +39,11 @@ const START: i64 = 1_700_000_000_000_000_000;
 /// Between two messages: 1 kHz.
 const PERIOD: i64 = 1_000_000;
 
-/// Instants asked for in one turn: as many as a robot's other work would leave in the caches.
+/// Lookups in one turn: as many as stay in the caches beside a robot's other work.
 const QUERIES: usize = 4_000;
 /// How often a turn asks for them; the median counts. So the caches are warm, whichever peer had the turn before.
 const BATCHES: usize = 7;
-/// Instants in one turn of a case that is named cold: each asked for once.
+/// Lookups in one turn of a case that is named cold: each instant once.
 const COLD: usize = 40_000;
 /// How often a turn goes over the frames of a join, for the same reason.
 const PASSES: usize = 20;
@@ -126,7 +126,7 @@ fn insert(bench: &Bench, case: &str, count: usize, order: Order, peer: Option<&M
     let window = Window::new(Bounds::count(count));
     let zcache = ZCache::new(count);
     let cache = peer.map(|peer| peer.cache(count as u32));
-    // Everyone gets the same stamps, and starts full.
+    // All contenders get the same stamps, and start full.
     let mut arrivals = [(); 3].map(|()| Arrivals::new(count, order));
     for stamp in arrivals[0].take(count + 100) {
         window.insert(stamp.into(), Sample::new(0));
@@ -211,7 +211,7 @@ fn nearest(bench: &Bench, case: &str, count: usize) {
         return;
     }
     let (window, zcache, stamps) = filled(count);
-    // New instants in every round, so that no branch predictor learns them by heart.
+    // New instants in every round, so that the branch predictor cannot learn them.
     let mut fresh = [Random(11), Random(11)];
     let [ours, theirs] = &mut fresh;
     let (count, timed): (usize, fn(usize, &mut dyn FnMut()) -> f64) = if case.ends_with("cold") {
@@ -423,7 +423,7 @@ fn join(bench: &Bench) {
         .iter()
         .map(|stamps| stamps.iter().map(|&t| (t.into(), Sample::new(1))).collect())
         .collect();
-    // Looked at where it is: moving three answers somewhere else would be part of nobody's search.
+    // Read in place: copying the answers is not part of the search.
     let zcache_join = || {
         cpu(times.len() * PASSES, || {
             for &t in (0..PASSES).flat_map(|_| &times) {
@@ -477,7 +477,7 @@ fn join(bench: &Bench) {
     bench.case("join_3_topics_recorded", "ns/frame", 25, contenders);
 }
 
-/// One reader asks for the nearest, flat out, while one writer inserts, flat out: wall time per read.
+/// One reader asks for the nearest and one writer inserts, both without a pause: wall time per read.
 fn beside_writer(bench: &Bench) {
     let case = "reads_beside_writer_per_read";
     if !bench.wants(case) {

@@ -1,8 +1,8 @@
-//! What happens to a file.
+//! Kinds of damage to a file.
 
 use asof_core::testing::Random;
 
-/// What is done to the file of this number; the same in every run.
+/// The damaged file of a number; the same in every run.
 pub struct Dice(Random);
 
 impl Dice {
@@ -88,7 +88,7 @@ impl Dice {
                 let piece: Vec<u8> = (0..self.below(200)).map(|_| self.next() as u8).collect();
                 data.splice(at..at, piece);
             }
-            // The front of one file and the rest of another.
+            // The beginning of one file and the end of another.
             _ => {
                 let other = self.seed(seeds);
                 let from = self.below(other.len());

@@ -1,13 +1,13 @@
-//! Damaged recordings through every verb that reads one: no panic, nothing over 10 s or 1 GB, no exit code that does not
-//! fit. What `ci/files/mutations` runs.
+//! Runs every verb that reads a recording on damaged recordings: no panic, at most 10 s and 1 GB, and an exit code that fits
+//! the output. `ci/files/mutations` runs it.
 //!
 //! `mutations SEEDS COUNT [FROM [FORMAT]]` damages the files of the folder SEEDS, COUNT times for each format, and asks
-//! every verb about each. The number of a damaged file says all about it: FROM is the first, and
-//! `mutations SEEDS 1 NUMBER FORMAT` is that one again.
+//! every verb about each. The number of a damaged file determines the damage: FROM is the first, and
+//! `mutations SEEDS 1 NUMBER FORMAT` makes the same one again.
 //!
 //! A worker calls the command within its own process, thousands of times, so a verb takes a fraction of a millisecond. It
-//! says beforehand what it is about to do. Its memory is limited by the system: a verb that wants more ends the worker,
-//! as one does that overflows its stack, and the next worker goes on after it.
+//! announces each verb before it runs it. The system limits its memory: a verb that exceeds the limit, or overflows the stack,
+//! ends the worker, and the next worker continues after it.
 
 mod damage;
 mod worker;
@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// What a verb may take of a processor.
+/// The most CPU time of a verb.
 const MOST_CPU: Duration = Duration::from_secs(10);
-/// A verb that waits for something that never comes uses no processor.
+/// The most wall time of a verb: one that waits forever uses no CPU time.
 const MOST_WAIT: Duration = Duration::from_mins(2);
-/// What a worker may take, in the kilobytes of `ulimit`.
+/// The memory limit of a worker, in kilobytes, as for `ulimit`.
 const MOST_KILOBYTES: u64 = 1 << 20;
 /// Damaged files of one format that a worker is given.
 const AT_ONCE: u64 = 500;
@@ -58,7 +58,7 @@ struct Tally {
     wrong: u64,
     /// How often each verb of each format ended with which exit code.
     codes: BTreeMap<(String, String, u8), u64>,
-    /// Kilobytes that a worker had at the most.
+    /// The peak memory of a worker, in kilobytes.
     most: u64,
 }
 
@@ -133,7 +133,7 @@ impl Tally {
     }
 }
 
-/// Lets a worker do what it can; the number that the next has to go on with.
+/// Runs a worker until it ends; returns the number at which the next one continues.
 fn work(
     seeds: &str,
     format: &str,

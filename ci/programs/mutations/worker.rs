@@ -45,7 +45,7 @@ pub struct Job {
     pub seeds: PathBuf,
     pub format: String,
     pub numbers: Range<u64>,
-    /// Where `out` and `err` are, which this process's streams go to, and where everything else is left.
+    /// The folder of `out` and `err`, which receive this process's output, and of all files that the verbs write.
     pub folder: PathBuf,
 }
 
@@ -99,7 +99,7 @@ impl Worker<'_> {
     fn ask_about(&mut self, number: u64, data: &[u8]) -> Outcome<()> {
         let format = &self.job.format;
         let input = self.job.folder.join(format!("damaged.{format}"));
-        // A file of its own: one that is still mapped would be cut under its reader.
+        // Each has its own file: one that is still mapped must not be truncated.
         let _ = fs::remove_file(&input);
         fs::write(&input, data)?;
         if let Some(kept) = env::var_os("ASOF_MUTATIONS_KEEP") {
@@ -203,7 +203,7 @@ fn topics_of(lines: &[Value]) -> Vec<String> {
     names.filter(can_be_named).map(str::to_owned).collect()
 }
 
-/// What verbs say of a file that cannot be true together.
+/// Answers of several verbs about one file that contradict each other.
 fn contradictions(codes: &BTreeMap<&str, u8>) -> Vec<String> {
     let mut found = Vec::new();
     let code = |verb: &str| codes.get(verb).copied().unwrap_or(0);
@@ -240,7 +240,7 @@ fn taken(path: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// An exit code cannot be asked for its number.
+/// The number of an exit code: the standard library has no accessor for it.
 fn number_of(code: ExitCode) -> u8 {
     let mut codes = 0..=u8::MAX;
     codes
@@ -248,7 +248,7 @@ fn number_of(code: ExitCode) -> u8 {
         .unwrap_or(u8::MAX)
 }
 
-/// Kilobytes that this process had at the most.
+/// The peak memory of this process, in kilobytes.
 fn most_resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

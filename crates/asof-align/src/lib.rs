@@ -70,18 +70,31 @@ impl On {
             On::LogTime => "log_time",
         }
     }
+
+    /// Other spellings of its word.
+    pub const fn other_words(self) -> &'static [&'static str] {
+        match self {
+            On::Stamp => &[],
+            On::LogTime => &["log"],
+        }
+    }
+
+    /// The time of a message, if it is set. A stamp of zero is that of a header that was never filled in; a log time of zero is
+    /// a time.
+    #[inline]
+    pub fn known(self, time: Option<i64>) -> Option<i64> {
+        time.filter(|&time| time != 0 || self == On::LogTime)
+    }
 }
 
 impl FromStr for On {
     type Err = UnknownWord;
 
-    /// `log` is short for `log_time`.
+    /// By its word, or by another spelling of it.
     fn from_str(word: &str) -> Result<Self, UnknownWord> {
-        match word {
-            "stamp" => Ok(On::Stamp),
-            "log_time" | "log" => Ok(On::LogTime),
-            _ => Err(UnknownWord::new(word, &On::ALL.map(On::word))),
-        }
+        let mut all = On::ALL.into_iter();
+        all.find(|on| on.word() == word || on.other_words().contains(&word))
+            .ok_or_else(|| UnknownWord::new(word, &On::ALL.map(On::word)))
     }
 }
 

@@ -65,6 +65,16 @@ impl Pick {
         }
     }
 
+    /// Other spellings of its word: its names in pandas and polars.
+    pub const fn other_words(self) -> &'static [&'static str] {
+        match self {
+            Pick::Last => &["backward", "ffill"],
+            Pick::Next => &["forward", "bfill"],
+            Pick::Interpolate => &["interpolated", "linear"],
+            Pick::Nearest | Pick::Before | Pick::After => &[],
+        }
+    }
+
     /// Whether a message exactly at the instant counts as before it.
     #[inline]
     pub const fn is_split_after_equal(self) -> bool {
@@ -88,17 +98,11 @@ impl fmt::Display for Pick {
 impl FromStr for Pick {
     type Err = UnknownWord;
 
-    /// By its word, or by its names in pandas and polars.
+    /// By its word, or by another spelling of it.
     fn from_str(word: &str) -> Result<Self, UnknownWord> {
-        Ok(match word {
-            "nearest" => Pick::Nearest,
-            "last" | "backward" | "ffill" => Pick::Last,
-            "before" => Pick::Before,
-            "next" | "forward" | "bfill" => Pick::Next,
-            "after" => Pick::After,
-            "interpolate" | "interpolated" | "linear" => Pick::Interpolate,
-            _ => return Err(UnknownWord::new(word, &Pick::ALL.map(Pick::word))),
-        })
+        let mut all = Pick::ALL.into_iter();
+        all.find(|pick| pick.word() == word || pick.other_words().contains(&word))
+            .ok_or_else(|| UnknownWord::new(word, &Pick::ALL.map(Pick::word)))
     }
 }
 
@@ -174,6 +178,12 @@ impl Rule {
         }
     }
 
+    /// The same for another message.
+    #[must_use]
+    pub const fn with_pick(self, pick: Pick) -> Self {
+        Rule { pick, ..self }
+    }
+
     /// Which message is wanted.
     #[inline]
     pub const fn pick(&self) -> Pick {
@@ -196,16 +206,27 @@ impl Rule {
         self.or_nearest
     }
 
+    /// The match for the instant `t` where the nearest message is known.
+    #[inline]
+    pub fn of_nearest<V>(&self, t: i64, nearest: Option<Stamped<V>>) -> Match<V> {
+        let Some(message) = nearest else {
+            return Match::Missing(Missing::Nothing);
+        };
+        let distance = message.stamp.nanos().abs_diff(t);
+        if self.allows(distance) {
+            Match::Found(message)
+        } else {
+            Match::Missing(Missing::TooFar(distance))
+        }
+    }
+
     /// Which of the two neighbours of the instant `t` it picks. `before` is the stamp of the last message before `t`, `after` that of
     /// the first after it. One exactly at `t` is `before` where [`Pick::is_split_after_equal`], and `after` elsewhere.
     #[inline]
     pub fn decide(&self, t: i64, before: Option<i64>, after: Option<i64>) -> Decision {
         match self.decide_strictly(t, before, after) {
             Decision::Neither(_) if self.or_nearest && self.pick == Pick::Interpolate => {
-                let nearest = Rule {
-                    pick: Pick::Nearest,
-                    ..*self
-                };
+                let nearest = self.with_pick(Pick::Nearest);
                 nearest.decide_strictly(t, before, after)
             }
             decision => decision,

@@ -10,20 +10,20 @@ pub(crate) struct Topic<V> {
     pub(crate) has_ended: bool,
     /// No message of this topic is still to come before this stamp, whatever holds for the others.
     pub(crate) reached: Option<i64>,
-    lane: Lane<Held<V>>,
+    lane: Lane<Entry<V>>,
     bytes: u64,
     /// The largest stamp of a dropped message.
     forgotten: Option<i64>,
 }
 
-struct Held<V> {
+struct Entry<V> {
     value: V,
     bytes: u64,
 }
 
 /// What happened to a message.
 #[derive(Default)]
-pub(crate) struct Put {
+pub(crate) struct Insertion {
     pub(crate) added: u64,
     pub(crate) removed: u64,
     pub(crate) is_duplicate: bool,
@@ -55,8 +55,14 @@ impl<V: Clone> Topic<V> {
         self.forgotten.is_some_and(|forgotten| stamp < forgotten)
     }
 
-    pub(crate) fn put(&mut self, stamp: i64, value: V, bytes: u64, duplicates: Duplicates) -> Put {
-        let mut put = Put::default();
+    pub(crate) fn put(
+        &mut self,
+        stamp: i64,
+        value: V,
+        bytes: u64,
+        duplicates: Duplicates,
+    ) -> Insertion {
+        let mut put = Insertion::default();
         let is_one = duplicates != Duplicates::KeepAll;
         if let Some(equal) = self.lane.last_at_mut(stamp).filter(|_| is_one) {
             put.is_duplicate = true;
@@ -70,7 +76,7 @@ impl<V: Clone> Topic<V> {
         }
         put.added = bytes;
         self.bytes = self.bytes.saturating_add(bytes);
-        self.lane.insert(stamp, Held { value, bytes });
+        self.lane.insert(stamp, Entry { value, bytes });
         put
     }
 

@@ -3,7 +3,7 @@
 use asof_core::Stamp;
 
 use crate::search::count_below;
-use crate::{Match, Missing, Pick, Rule, Side, Stamped};
+use crate::{Match, Pick, Rule, Side, Stamped};
 
 /// Messages of one topic in order of their stamps: a recording or a part of one.
 ///
@@ -92,15 +92,7 @@ impl<'a, T> Cursor<'a, T> {
         if rule.pick() != Pick::Nearest {
             return self.pick_side(t, rule);
         }
-        let Some(message) = self.nearest(t) else {
-            return Match::Missing(Missing::Nothing);
-        };
-        let distance = message.stamp.nanos().abs_diff(t.nanos());
-        if rule.allows(distance) {
-            Match::Found(message)
-        } else {
-            Match::Missing(Missing::TooFar(distance))
-        }
+        rule.of_nearest(t.nanos(), self.nearest(t))
     }
 
     fn pick_side(&mut self, t: Stamp, rule: Rule) -> Match<&'a T> {

@@ -21,7 +21,7 @@ use crate::stats::CacheStats;
 ///
 /// Cloning is cheap: clones share everything. Readers may outlive the cache.
 ///
-/// Nothing is cached over a growing source, since any time may still get another message. Reads, backfills and
+/// Nothing is cached over a growing source, since any time may still get another message. Reads, lookups and
 /// followers go to the source itself until it is [finished](asof_core::Growth::Finished).
 #[derive(Debug, Clone)]
 pub struct BlockCache {

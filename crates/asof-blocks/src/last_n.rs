@@ -15,7 +15,7 @@ use crate::store::State;
 
 /// Length of the first look back if the topic's rate is unknown.
 const FIRST_SPAN_NANOS: i64 = 100_000_000;
-/// The longest first look back, however rare the topic; longer gaps are skipped by a backfill.
+/// The longest first look back, however rare the topic; longer gaps are skipped by `latest_at`.
 const MAX_FIRST_SPAN_NANOS: i64 = 60_000_000_000;
 
 pub(crate) fn last_n(

@@ -10,7 +10,7 @@ use crate::block::Block;
 use crate::names::TopicSet;
 use crate::order::in_order;
 use crate::shared::Shared;
-use crate::store::{Hint, Known, Remembered, State};
+use crate::store::{Hint, LastMessage, Remembered, State};
 
 /// Messages being assembled into a batch.
 #[derive(Default)]
@@ -53,10 +53,10 @@ impl Answers {
 /// The last message at or before `at` for each topic: from memory where it is certain, otherwise from
 /// the source, in one call.
 pub(crate) fn latest_at(shared: &Shared, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-    let _span = tracing::trace_span!("backfill", at = at.nanos()).entered();
+    let _span = tracing::trace_span!("latest_at", at = at.nanos()).entered();
     if shared.is_growing() {
         let mut state = shared.state();
-        state.counters.source_backfills += 1;
+        state.counters.source_lookups += 1;
         drop(state);
         return shared.source.latest_at(topics, at);
     }
@@ -85,12 +85,12 @@ pub(crate) fn latest_at(shared: &Shared, topics: &Topics, at: Stamp) -> Result<B
     }
     let mut names = Shared::names_of(&shared.state(), &unknown);
     if let Topics::Named(names) = &mut names {
-        names.extend_from_slice(&around);
+        Arc::make_mut(names).extend(around.iter().cloned());
     }
     let said = shared.source.latest_at(&names, at)?;
     let mut state = shared.state();
-    state.counters.source_backfills += 1;
-    state.counters.backfill_misses += unknown.len() as u64;
+    state.counters.source_lookups += 1;
+    state.counters.latest_misses += unknown.len() as u64;
     let mut found = TopicSet::default();
     let mut told: FxHashSet<&str> = FxHashSet::default();
     // In reverse, in case a source returns more than one message for a topic.
@@ -99,7 +99,7 @@ pub(crate) fn latest_at(shared: &Shared, topics: &Topics, at: Stamp) -> Result<B
         let topic = match state.names.place_in(&unknown, name) {
             Some(topic) => topic,
             // The topic exists after all.
-            None if around.iter().any(|known| known == name) => state.topic(name),
+            None if around.contains(name) => state.topic(name),
             None => continue,
         };
         if row.log_time > at || !told.insert(name) {
@@ -148,16 +148,16 @@ fn look_up(state: &mut State, wanted: &TopicSet, at: Stamp, answers: &mut Answer
         }
         hits += 1;
         match state.last_known(topic, at, &mut hint) {
-            Known::InBlock(block, place) => answers.add_from(block, place),
-            Known::Remembered(known) => answers.add(&known.row, &known.payload),
-            Known::Nothing => {}
-            Known::Unknown => {
+            LastMessage::InBlock(block, place) => answers.add_from(block, place),
+            LastMessage::Remembered(known) => answers.add(&known.row, &known.payload),
+            LastMessage::Nothing => {}
+            LastMessage::Unknown => {
                 hits -= 1;
                 unknown.insert(topic);
             }
         }
     }
-    state.counters.backfill_hits += hits;
+    state.counters.latest_hits += hits;
     unknown
 }
 

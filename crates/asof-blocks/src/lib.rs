@@ -30,7 +30,7 @@
 //!
 //! let known = cache.latest_at(&Topics::All, Stamp::from_nanos(4_500_000_000))?;
 //! assert_eq!(known.get(0).map(|message| message.log_time.nanos()), Some(4_000_000_000));
-//! assert_eq!(cache.stats().source_backfills, 0);
+//! assert_eq!(cache.stats().source_lookups, 0);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

@@ -12,7 +12,7 @@ use crate::disk::DiskTier;
 use crate::names::{ChannelTable, TopicSet};
 use crate::options::CacheOptions;
 use crate::store::State;
-use crate::wanted::Wanted;
+use crate::wanted::QueryTopics;
 
 pub(crate) struct Shared {
     pub source: Arc<dyn Source>,
@@ -54,7 +54,7 @@ impl Shared {
     }
 
     /// The topics that a selection means. The source is queried before the lock is taken.
-    pub fn resolve(&self, topics: &Topics) -> Wanted {
+    pub fn resolve(&self, topics: &Topics) -> QueryTopics {
         let summary = self.source.summary();
         self.state().resolve(&summary, topics)
     }

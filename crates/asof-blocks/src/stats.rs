@@ -26,16 +26,16 @@ pub struct CacheStats {
     pub disk_blocks: usize,
     /// Blocks that could not be written to the disk tier.
     pub disk_failures: u64,
-    /// Bytes of remembered backfill answers about times that are not held.
+    /// Bytes of remembered answers of `latest_at` about times that are not held.
     pub fact_bytes: u64,
     /// Messages served from memory.
     pub hits: u64,
     /// Messages read from the source or the disk tier.
     pub misses: u64,
-    /// Backfill answers, per topic, served from memory.
-    pub backfill_hits: u64,
-    /// Backfill answers, per topic, requested from the source.
-    pub backfill_misses: u64,
+    /// Answers of `latest_at`, per topic, served from memory.
+    pub latest_hits: u64,
+    /// Answers of `latest_at`, per topic, requested from the source.
+    pub latest_misses: u64,
     /// Blocks that were evicted.
     pub evictions: u64,
     /// Blocks from which topics that no head wants were removed.
@@ -44,8 +44,8 @@ pub struct CacheStats {
     pub passed_through: u64,
     /// Reads of the source.
     pub source_reads: u64,
-    /// Backfills requested from the source.
-    pub source_backfills: u64,
+    /// Calls of the `latest_at` of the source.
+    pub source_lookups: u64,
     /// Messages delivered by the source.
     pub source_messages: u64,
     /// Blocks that were read back from the disk tier.

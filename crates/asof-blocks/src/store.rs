@@ -116,7 +116,7 @@ pub(crate) struct View {
 }
 
 /// The last message at or before some time, as far as memory can prove it.
-pub(crate) enum Known<'a> {
+pub(crate) enum LastMessage<'a> {
     InBlock(&'a Arc<Block>, usize),
     Remembered(&'a Remembered),
     /// There is no such message.
@@ -336,7 +336,12 @@ impl State {
     /// The topic's last message at or before `t`, if memory proves it.
     ///
     /// `hint` reuses what was found for another topic at the same `t`.
-    pub fn last_known<'a>(&'a self, topic: TopicId, t: Stamp, hint: &mut Hint<'a>) -> Known<'a> {
+    pub fn last_known<'a>(
+        &'a self,
+        topic: TopicId,
+        t: Stamp,
+        hint: &mut Hint<'a>,
+    ) -> LastMessage<'a> {
         let index = &self.topics[topic as usize];
         let found = hint.last_of(topic).or_else(|| {
             let mut earlier = index.filled.range(..=t).rev();
@@ -357,19 +362,19 @@ impl State {
             if let Some((block, place)) = found
                 && covered.start <= block.rows[place].log_time
             {
-                return Known::InBlock(block, place);
+                return LastMessage::InBlock(block, place);
             }
             match before(covered.start) {
                 Some(earlier) => at = earlier,
-                None => return Known::Nothing,
+                None => return LastMessage::Nothing,
             }
         }
         match index.facts.range(..=at).next_back() {
             Some((_, fact)) if fact.through >= at => match &fact.answer {
-                Some(answer) => Known::Remembered(answer),
-                None => Known::Nothing,
+                Some(answer) => LastMessage::Remembered(answer),
+                None => LastMessage::Nothing,
             },
-            _ => Known::Unknown,
+            _ => LastMessage::Unknown,
         }
     }
 

@@ -1,5 +1,6 @@
 //! Which topics a query means.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use asof_core::{Source, Stamp, Summary, Topics};
@@ -10,13 +11,13 @@ use crate::store::State;
 
 /// The topics of a query, by number.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct QueryTopics {
     pub topics: TopicSet,
     /// The one of `topics` that represents all topics the summary does not list, if it is unknown whether there
     /// are any.
     pub doubt: Option<TopicId>,
     /// Names that are not cached: they are read from the source each time.
-    pub around: Vec<String>,
+    pub around: BTreeSet<String>,
 }
 
 /// The topics that a summary lists.
@@ -46,12 +47,12 @@ const MAX_UNLISTED_NAME_BYTES: usize = 256;
 
 impl State {
     /// The topics that a selection means under the source's current summary.
-    pub fn resolve(&mut self, summary: &Arc<Summary>, topics: &Topics) -> Wanted {
+    pub fn resolve(&mut self, summary: &Arc<Summary>, topics: &Topics) -> QueryTopics {
         let rest = self.rest(summary);
         let Topics::Named(names) = topics else {
-            let mut wanted = Wanted {
+            let mut wanted = QueryTopics {
                 topics: self.listed(),
-                ..Wanted::default()
+                ..QueryTopics::default()
             };
             if let Rest::InDoubt(rest) | Rest::There(rest) = rest {
                 wanted.topics.insert(rest);
@@ -61,8 +62,8 @@ impl State {
             }
             return wanted;
         };
-        let mut wanted = Wanted::default();
-        for name in names {
+        let mut wanted = QueryTopics::default();
+        for name in names.iter() {
             if let Some(id) = self.names.find(name) {
                 wanted.topics.insert(id);
             } else if rest == Rest::Nothing {
@@ -72,14 +73,14 @@ impl State {
                 self.strangers += 1;
                 wanted.topics.insert(self.topic(name));
             } else {
-                wanted.around.push(name.clone());
+                wanted.around.insert(name.clone());
             }
         }
         wanted
     }
 
     /// The topics for [`Loaded`](crate::loaded::Loaded) ranges: all that are listed, or everything as one.
-    pub fn resolve_held(&mut self, summary: &Arc<Summary>, topics: &Topics) -> Wanted {
+    pub fn resolve_held(&mut self, summary: &Arc<Summary>, topics: &Topics) -> QueryTopics {
         if *topics == Topics::All {
             let rest = self.rest(summary);
             let mut topics = self.listed();
@@ -88,9 +89,9 @@ impl State {
             {
                 topics.insert(rest);
             }
-            return Wanted {
+            return QueryTopics {
                 topics,
-                ..Wanted::default()
+                ..QueryTopics::default()
             };
         }
         self.resolve(summary, topics)
@@ -153,7 +154,7 @@ impl Shared {
             return true;
         };
         let mut state = self.state();
-        state.counters.source_backfills += 1;
+        state.counters.source_lookups += 1;
         let only: TopicSet = [rest].into_iter().collect();
         let is_there = last.iter().any(|message| {
             state

@@ -125,16 +125,16 @@ fn a_source_error_comes_after_what_was_read_and_that_is_kept() {
 }
 
 #[test]
-fn a_failing_backfill_is_an_error_and_nothing_is_remembered() {
+fn a_failing_lookup_is_an_error_and_nothing_is_remembered() {
     let recording = Recording::regular(1, 10, 10);
     let cache = cache(&recording);
-    recording.fail_backfill.store(true, Ordering::Relaxed);
+    recording.fail_latest.store(true, Ordering::Relaxed);
     assert!(cache.latest_at(&Topics::All, 50.into()).is_err());
-    recording.fail_backfill.store(false, Ordering::Relaxed);
+    recording.fail_latest.store(false, Ordering::Relaxed);
     let answer = cache.latest_at(&Topics::All, 50.into()).expect("answers");
     assert_eq!(
         seen_in(&answer),
-        recording.naive_backfill(&Topics::All, 50.into())
+        recording.naive_latest(&Topics::All, 50.into())
     );
 }
 
@@ -184,13 +184,13 @@ fn a_rare_topic_is_answered_from_memory_across_many_blocks() {
     let answer = cache.latest_at(&Topics::All, 999.into()).expect("answers");
     assert_eq!(
         seen_in(&answer),
-        recording.naive_backfill(&Topics::All, 999.into())
+        recording.naive_latest(&Topics::All, 999.into())
     );
-    assert_eq!(recording.backfills(), 0);
+    assert_eq!(recording.lookups(), 0);
 }
 
 #[test]
-fn what_the_source_said_in_a_backfill_is_remembered_up_to_coverage() {
+fn what_the_source_said_in_a_lookup_is_remembered_up_to_coverage() {
     let recording = Recording::regular(1, 100, 10);
     let cache = cache(&recording);
     cache.latest_at(&Topics::All, 505.into()).expect("answers");
@@ -199,9 +199,9 @@ fn what_the_source_said_in_a_backfill_is_remembered_up_to_coverage() {
     let answer = cache.latest_at(&Topics::All, 509.into()).expect("answers");
     assert_eq!(
         seen_in(&answer),
-        recording.naive_backfill(&Topics::All, 509.into())
+        recording.naive_latest(&Topics::All, 509.into())
     );
-    assert_eq!(recording.backfills(), 1);
+    assert_eq!(recording.lookups(), 1);
 }
 
 #[test]
@@ -497,7 +497,7 @@ fn threads_with_seeks_and_a_small_budget_see_the_source() {
                     let known = cache.latest_at(&topics, start.into()).expect("answers");
                     assert_eq!(
                         seen_in(&known),
-                        recording.naive_backfill(&topics, start.into())
+                        recording.naive_latest(&topics, start.into())
                     );
                     assert!(cache.stats().accounted <= 40_000);
                 }

@@ -60,6 +60,20 @@ fn over_a_recording_it_keeps_every_promise_however_small_and_however_listed() {
     }
 }
 
+#[test]
+fn pointers_and_layers_around_layers_keep_every_promise() {
+    let recording = Recording::that_lists(Lists::Counted, 4, 7, &said());
+    let shared: Arc<dyn Source> = Arc::new(Shared(recording));
+    let boxed: Box<dyn Source> = Box::new(Arc::clone(&shared));
+    assert_source(&boxed, "a box");
+    assert_source(&Arc::new(Box::new(shared)), "pointers to pointers");
+    let cache = BlockCache::new(boxed, CacheOptions::default());
+    assert_source(
+        &BlockCache::new(cache, CacheOptions::default()),
+        "a layer around a layer",
+    );
+}
+
 fn message(topic: &str, time: i64) -> Message {
     Message {
         channel: Arc::new(Channel {

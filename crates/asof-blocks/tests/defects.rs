@@ -49,7 +49,7 @@ fn the_budget_holds_however_much_a_reader_wants_at_once() {
 }
 
 #[test]
-fn backfill_after_an_abandoned_read_is_not_stale() {
+fn latest_at_after_an_abandoned_read_is_not_stale() {
     let second = 1_000_000_000;
     let said: Vec<Said> = (1..=5)
         .map(|at| Said {
@@ -68,7 +68,7 @@ fn backfill_after_an_abandoned_read_is_not_stale() {
         let answer = cache.latest_at(&named(&[0]), at.into()).expect("answers");
         assert_eq!(
             seen_in(&answer),
-            recording.naive_backfill(&named(&[0]), at.into())
+            recording.naive_latest(&named(&[0]), at.into())
         );
     }
 }
@@ -192,7 +192,7 @@ fn what_is_known_to_be_empty_is_not_asked_for_again() {
         );
     }
     assert_eq!(
-        recording.backfills(),
+        recording.lookups(),
         0,
         "the summary accounts for every message"
     );
@@ -203,7 +203,7 @@ fn what_is_known_to_be_empty_is_not_asked_for_again() {
             .expect("answers")
             .is_empty()
     );
-    assert_eq!(recording.backfills(), 0);
+    assert_eq!(recording.lookups(), 0);
 }
 
 #[test]
@@ -220,5 +220,5 @@ fn a_topic_that_may_exist_is_asked_about_once() {
         let answer = cache.latest_at(&nowhere, at.into()).expect("answers");
         assert!(answer.is_empty());
     }
-    assert_eq!(recording.backfills(), 1);
+    assert_eq!(recording.lookups(), 1);
 }

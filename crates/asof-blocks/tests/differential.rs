@@ -47,7 +47,7 @@ enum Step {
     Abandon {
         slot: usize,
     },
-    Backfill {
+    LatestAt {
         topics: u8,
         at: i64,
     },
@@ -65,7 +65,7 @@ enum Step {
     FailAfter {
         batches: usize,
     },
-    FailBackfillAfter {
+    FailLatestAfter {
         calls: usize,
     },
     /// Asks about a topic that there is not.
@@ -102,13 +102,13 @@ fn steps() -> impl Strategy<Value = Step> {
         8 => (0usize..4, 1usize..5).prop_map(|(slot, count)| Step::Pull { slot, count }),
         3 => (0usize..4).prop_map(|slot| Step::Drain { slot }),
         2 => (0usize..4).prop_map(|slot| Step::Abandon { slot }),
-        3 => (any::<u8>(), time.clone()).prop_map(|(topics, at)| Step::Backfill { topics, at }),
+        3 => (any::<u8>(), time.clone()).prop_map(|(topics, at)| Step::LatestAt { topics, at }),
         1 => (0usize..6, time.clone(), 0usize..9).prop_map(
             |(topic, at, count)| Step::LastN { topic, at, count }),
         1 => (any::<u8>(), time.clone(), 0i64..SPAN, 1usize..6).prop_map(
             |(topics, start, length, count)| Step::Reverse { topics, start, length, count }),
         1 => (0usize..6).prop_map(|batches| Step::FailAfter { batches }),
-        1 => (0usize..3).prop_map(|calls| Step::FailBackfillAfter { calls }),
+        1 => (0usize..3).prop_map(|calls| Step::FailLatestAfter { calls }),
         1 => (0usize..200, time.clone()).prop_map(|(number, at)| Step::Stranger { number, at }),
         1 => (any::<u8>(), time.clone(), 0i64..SPAN).prop_map(
             |(topics, start, length)| Step::Twin { topics, start, length }),
@@ -276,7 +276,7 @@ impl Run {
             }
             Step::Drain { slot } => while self.pull(slot) {},
             Step::Abandon { slot } => self.readers[slot] = None,
-            Step::Backfill { topics, at } => {
+            Step::LatestAt { topics, at } => {
                 let topics = match topics {
                     255 => Topics::All,
                     _ => named(&self.chosen(topics)),
@@ -284,16 +284,16 @@ impl Run {
                 let Ok(answer) = self.cache.latest_at(&topics, at.into()) else {
                     return;
                 };
-                let expected = self.recording.naive_backfill(&topics, at.into());
+                let expected = self.recording.naive_latest(&topics, at.into());
                 if self.is_knowable() {
-                    assert_eq!(seen_in(&answer), expected, "backfill at {at}");
+                    assert_eq!(seen_in(&answer), expected, "latest at {at}");
                 }
-                let asked = self.recording.backfills();
+                let asked = self.recording.lookups();
                 // A count of nothing does not say that there is nothing: whether there are other topics is asked once.
                 let is_listed = self.lists == Lists::Counted && !self.recording.is_empty();
                 if self.cache.stats().budget >= 1_000_000 && is_listed {
                     self.cache.latest_at(&topics, at.into()).expect("answers");
-                    assert_eq!(self.recording.backfills(), asked, "asked twice");
+                    assert_eq!(self.recording.lookups(), asked, "asked twice");
                 }
             }
             Step::Stranger { number, at } => {
@@ -301,8 +301,8 @@ impl Run {
                 if let Ok(answer) = self.cache.latest_at(&topics, at.into())
                     && self.is_knowable()
                 {
-                    let expected = self.recording.naive_backfill(&topics, at.into());
-                    assert_eq!(seen_in(&answer), expected, "backfill of a stranger");
+                    let expected = self.recording.naive_latest(&topics, at.into());
+                    assert_eq!(seen_in(&answer), expected, "latest of a stranger");
                 }
                 let query = Query {
                     topics,
@@ -370,8 +370,8 @@ impl Run {
             Step::FailAfter { batches } => {
                 self.recording.fail_after.store(batches, Ordering::Relaxed);
             }
-            Step::FailBackfillAfter { calls } => {
-                let left = &self.recording.fail_backfill_after;
+            Step::FailLatestAfter { calls } => {
+                let left = &self.recording.fail_latest_after;
                 left.store(calls, Ordering::Relaxed);
             }
             // Readers and their heads go on: the audit after the step holds with them.
@@ -441,10 +441,7 @@ fn run(case: &Case) {
     }
     run.readers.clear();
     run.check();
-    for fails in [
-        &run.recording.fail_after,
-        &run.recording.fail_backfill_after,
-    ] {
+    for fails in [&run.recording.fail_after, &run.recording.fail_latest_after] {
         fails.store(usize::MAX, Ordering::Relaxed);
     }
     let query = Query::all().between(TimeRange::ALL);

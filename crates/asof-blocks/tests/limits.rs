@@ -74,7 +74,7 @@ fn the_last_message_after_a_long_gap_is_found_without_reading_what_lies_before()
     let last = cache.last_n("/t0", at.into(), 1).expect("answers");
     assert_eq!(
         seen_in(&last),
-        recording.naive_backfill(&named(&[0]), at.into())
+        recording.naive_latest(&named(&[0]), at.into())
     );
     assert!(recording.delivered() < 1_000, "{}", recording.delivered());
     let few = cache.last_n("/t0", at.into(), 30).expect("answers");
@@ -113,14 +113,14 @@ fn a_scan_does_not_make_the_cache_forget_what_the_source_said() {
     for at in [15_003, 15_503, 16_003] {
         cache.latest_at(&named(&[1]), at.into()).expect("answers");
     }
-    let asked = recording.backfills();
+    let asked = recording.lookups();
     for batch in cache.read_as(&query(&[1], 0, 14_000), HeadClass::Scan) {
         batch.expect("reads");
     }
     for at in [15_003, 15_503, 16_003] {
         cache.latest_at(&named(&[1]), at.into()).expect("answers");
     }
-    assert_eq!(recording.backfills(), asked, "asked twice");
+    assert_eq!(recording.lookups(), asked, "asked twice");
     assert_sound(&cache);
 }
 
@@ -155,7 +155,7 @@ fn what_a_summary_does_not_list_is_there_all_the_same() {
         );
         for at in [-1, 0, 77, 500] {
             let known = cache.latest_at(&Topics::All, at.into()).expect("answers");
-            let expected = recording.naive_backfill(&Topics::All, at.into());
+            let expected = recording.naive_latest(&Topics::All, at.into());
             assert_eq!(seen_in(&known), expected, "{lists:?} at {at}");
         }
         let back: usize = cache
@@ -183,7 +183,7 @@ fn what_is_not_listed_is_there_after_what_is_listed_was_read() {
         let part = Query::all().between(range(0, 1_000));
         assert_eq!(read_all(&cache, &part), recording.naive(&part));
     }
-    assert_eq!((recording.reads(), recording.backfills()), (1, 1));
+    assert_eq!((recording.reads(), recording.lookups()), (1, 1));
 }
 
 #[test]

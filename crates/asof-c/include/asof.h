@@ -170,7 +170,7 @@ typedef struct {
   uint64_t samples;
   // The most bytes of samples in the buffer; 0 for no bound.
   uint64_t bytes;
-  // The most frames in the buffer.
+  // The most frames in the buffer; 0 for no bound.
   uint64_t frames;
   // Whether an update that conflicts with its edge (another parent, static instead of dynamic, a cycle) is stored, as tf2
   // does. Otherwise it is refused.
@@ -288,6 +288,12 @@ extern "C" {
 // of this function on this thread.
 const char *asof_last_error(void);
 
+// When the last failure on this thread is an extrapolation: the times of the oldest and of the newest sample of the edge that
+// missed the time, which are the same if it has one. `ASOF_STATUS_NO_DATA` if it is another failure. The places may be NULL, and
+// `asof_last_error` stays as it is.
+AsofStatus asof_last_extrapolation(int64_t *oldest,
+                                   int64_t *newest);
+
 // The version of the library, such as "0.1.0".
 const char *asof_version(void);
 
@@ -328,7 +334,8 @@ AsofStatus asof_recording_problem(const AsofRecording *recording,
 // All transforms of a recording in a buffer that keeps everything.
 AsofStatus asof_recording_tf(const AsofRecording *recording, AsofTf **tf);
 
-// The messages of some topics, or of all if `count` is 0, from `start` to `end`, both ends in.
+// The messages of some topics, or of all if `count` is 0, from `start` to `end`, both ends in. `ASOF_STATUS_NOT_FOUND` if there
+// is no such topic.
 AsofStatus asof_recording_messages(const AsofRecording *recording,
                                    const char *const *topics,
                                    size_t count,
@@ -337,6 +344,7 @@ AsofStatus asof_recording_messages(const AsofRecording *recording,
                                    AsofMessages **place);
 
 // What was known at a time: the last message of each of some topics, or of all if `count` is 0, at or before it.
+// `ASOF_STATUS_NOT_FOUND` if there is no such topic.
 AsofStatus asof_at(const AsofRecording *recording,
                    const char *const *topics,
                    size_t count,
@@ -627,6 +635,16 @@ AsofStatus asof_tf_wait(const AsofTf *tf,
                         int64_t stamp,
                         int64_t timeout,
                         AsofTransform *transform);
+
+// Blocks until `asof_tf_lookup_latest` succeeds: tf2's `canTransform` at time zero with a timeout. `timeout` is as for
+// `asof_tf_wait`.
+AsofStatus asof_tf_wait_latest(const AsofTf *tf,
+                               const char *target,
+                               const char *source,
+                               int64_t timeout,
+                               AsofTransform *transform,
+                               int64_t *stamp,
+                               bool *is_static);
 
 // Calls back once, when `asof_tf_lookup` succeeds or can no longer do so: on the thread of the writer that stored what was
 // missing, on a timer's thread, or on this one before this returns. The callback may use the buffer. `timeout` is as for

@@ -1,7 +1,8 @@
 // asof for C++17: the C interface of asof.h with values, RAII, std::chrono and exceptions. Header-only over libasof.
 //
-// Every call that can fail has two forms: `lookup` throws asof::Error, `try_lookup` returns an asof::Result. A buffer may be
-// used by any number of threads at once; lookups wait for no writer.
+// Every call that its arguments can make fail has two forms: `lookup` throws asof::Error, `try_lookup` returns an asof::Result, or an asof::Status if
+// there is no value (asof_last_error() then has the sentence). Compiled with -fno-exceptions, what would throw prints the sentence
+// and aborts. A buffer may be used by any number of threads at once; lookups wait for no writer.
 #ifndef ASOF_HPP
 #define ASOF_HPP
 
@@ -12,6 +13,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -42,10 +45,35 @@ private:
   Status status_;
 };
 
+namespace detail {
+
+[[noreturn]] inline void raise(const Error &error) {
+#ifdef __cpp_exceptions
+  throw error;
+#else
+  std::fprintf(stderr, "asof: %s\n", error.what());
+  std::abort();
+#endif
+}
+
+/// Calls a callback on a thread of somebody else, who is not to blame for what it throws.
+template <typename Call> void guarded(Call call) noexcept {
+#ifdef __cpp_exceptions
+  try {
+    call();
+  } catch (...) {
+  }
+#else
+  call();
+#endif
+}
+
+} // namespace detail
+
 /// Throws unless a call succeeded.
 inline void check(Status status) {
   if (status != ASOF_STATUS_OK)
-    throw Error::last(status);
+    detail::raise(Error::last(status));
 }
 
 /// A value, or why there is none: std::expected, before C++23.
@@ -58,13 +86,21 @@ public:
   bool has_value() const noexcept { return value_.has_value(); }
 
   /// The value; throws the error if there is none.
-  const T &value() const {
+  const T &value() const & {
     if (!value_)
-      throw *error_;
+      detail::raise(*error_);
     return *value_;
   }
-  const T &operator*() const noexcept { return *value_; }
+  T value() && {
+    if (!value_)
+      detail::raise(*error_);
+    return std::move(*value_);
+  }
+  const T &operator*() const & noexcept { return *value_; }
+  T &operator*() & noexcept { return *value_; }
+  T operator*() && noexcept { return std::move(*value_); }
   const T *operator->() const noexcept { return &*value_; }
+  T *operator->() noexcept { return &*value_; }
   T value_or(T other) const { return value_.value_or(std::move(other)); }
 
   /// Only without a value.
@@ -82,6 +118,8 @@ struct Stamp {
 
   constexpr Stamp() = default;
   constexpr Stamp(std::int64_t nanoseconds) : nanoseconds(nanoseconds) {}
+  /// Seconds are not taken for nanoseconds.
+  template <typename Seconds, typename = std::enable_if_t<std::is_floating_point_v<Seconds>>> Stamp(Seconds) = delete;
   template <typename Rep, typename Period>
   constexpr Stamp(std::chrono::duration<Rep, Period> since_epoch)
       : nanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(since_epoch).count()) {}
@@ -152,7 +190,7 @@ private:
 template <typename T> Result<T> result(Status status, T value) {
   if (status != ASOF_STATUS_OK)
     return Error::last(status);
-  return value;
+  return Result<T>(std::move(value));
 }
 
 } // namespace detail
@@ -292,56 +330,79 @@ public:
   }
   Latest lookup_latest() {
     Latest latest;
-    std::int64_t stamp;
-    bool is_static;
+    std::int64_t stamp = 0;
+    bool is_static = false;
     check(asof_tf_path_lookup_latest(handle_.get(), &latest.transform, &stamp, &is_static));
     if (!is_static)
       latest.stamp = Stamp(stamp);
     return latest;
   }
+  Result<Latest> try_lookup_latest() {
+    Latest latest;
+    std::int64_t stamp = 0;
+    bool is_static = false;
+    const Status status = asof_tf_path_lookup_latest(handle_.get(), &latest.transform, &stamp, &is_static);
+    if (!is_static)
+      latest.stamp = Stamp(stamp);
+    return detail::result(status, latest);
+  }
 
   /// Looks up `count` times into `out`, NaN where there is no transform; returns how many those are.
   std::size_t lookup_many(const std::int64_t *stamps, std::size_t count, Transform *out) {
+    return try_lookup_many(stamps, count, out).value();
+  }
+  Result<std::size_t> try_lookup_many(const std::int64_t *stamps, std::size_t count, Transform *out) {
     std::size_t failed = 0;
-    accept(asof_tf_path_lookup_many(handle_.get(), stamps, count, out, &failed), failed);
-    return failed;
+    const Status status = asof_tf_path_lookup_many(handle_.get(), stamps, count, out, &failed);
+    return accepted(status, failed);
   }
   /// The same over spans: anything with `data` and `size`.
   template <typename Stamps, typename Out> std::size_t lookup_many(const Stamps &stamps, Out &&out) {
-    same(stamps.size(), out.size());
-    return lookup_many(stamps.data(), stamps.size(), out.data());
+    return try_lookup_many(stamps, out).value();
+  }
+  template <typename Stamps, typename Out> Result<std::size_t> try_lookup_many(const Stamps &stamps, Out &&out) {
+    if (stamps.size() != out.size())
+      return apart(stamps.size(), out.size());
+    return try_lookup_many(stamps.data(), stamps.size(), out.data());
   }
 
   /// Transforms points (x, y, z after each other, float or double) in place, each at its own time; NaN where there is no
   /// transform. Returns how many those are.
-  std::size_t transform_points(const std::int64_t *stamps, std::size_t count, double *points) {
-    std::size_t failed = 0;
-    accept(asof_tf_path_transform_points(handle_.get(), stamps, count, points, &failed), failed);
-    return failed;
+  template <typename Number>
+  std::size_t transform_points(const std::int64_t *stamps, std::size_t count, Number *points) {
+    return try_transform_points(stamps, count, points).value();
   }
-  std::size_t transform_points(const std::int64_t *stamps, std::size_t count, float *points) {
+  Result<std::size_t> try_transform_points(const std::int64_t *stamps, std::size_t count, double *points) {
     std::size_t failed = 0;
-    accept(asof_tf_path_transform_points_f32(handle_.get(), stamps, count, points, &failed), failed);
-    return failed;
+    const Status status = asof_tf_path_transform_points(handle_.get(), stamps, count, points, &failed);
+    return accepted(status, failed);
+  }
+  Result<std::size_t> try_transform_points(const std::int64_t *stamps, std::size_t count, float *points) {
+    std::size_t failed = 0;
+    const Status status = asof_tf_path_transform_points_f32(handle_.get(), stamps, count, points, &failed);
+    return accepted(status, failed);
   }
   template <typename Stamps, typename Points> std::size_t transform_points(const Stamps &stamps, Points &&points) {
-    same(stamps.size() * 3, points.size());
-    return transform_points(stamps.data(), stamps.size(), points.data());
+    return try_transform_points(stamps, points).value();
+  }
+  template <typename Stamps, typename Points>
+  Result<std::size_t> try_transform_points(const Stamps &stamps, Points &&points) {
+    if (stamps.size() != points.size() / 3 || points.size() % 3 != 0)
+      return apart(stamps.size() * 3, points.size());
+    return try_transform_points(stamps.data(), stamps.size(), points.data());
   }
 
 private:
   friend class Buffer;
   detail::Handle<AsofTfPath, asof_tf_path_free> handle_;
 
-  static void same(std::size_t wanted, std::size_t found) {
-    if (wanted != found)
-      throw Error(ASOF_STATUS_INVALID_ARGUMENT, "the spans have " + std::to_string(found) + " places for " +
-                                                    std::to_string(wanted) + " results");
+  static Error apart(std::size_t wanted, std::size_t found) {
+    return Error(ASOF_STATUS_INVALID_ARGUMENT,
+                 "the spans have " + std::to_string(found) + " places for " + std::to_string(wanted) + " results");
   }
-  /// Times without a transform are in the result; everything else is thrown.
-  static void accept(Status status, const std::size_t &failed) {
-    if (failed == 0)
-      check(status);
+  /// Times without a transform are in the result; everything else is an error.
+  static Result<std::size_t> accepted(Status status, std::size_t failed) {
+    return detail::result(failed == 0 ? status : ASOF_STATUS_OK, failed);
   }
 };
 
@@ -358,10 +419,11 @@ public:
   }
 
   /// The descriptor that becomes readable at its end, for poll or epoll; of Buffer::wait_async alone.
-  int descriptor() const {
+  int descriptor() const { return try_descriptor().value(); }
+  Result<int> try_descriptor() const {
     int descriptor = -1;
-    check(asof_tf_wait_descriptor(handle_.get(), &descriptor));
-    return descriptor;
+    const Status status = asof_tf_wait_descriptor(handle_.get(), &descriptor);
+    return detail::result(status, descriptor);
   }
   /// ASOF_STATUS_PENDING until its end.
   Result<Transform> result() const {
@@ -376,15 +438,13 @@ private:
   using Callback = std::function<void(Result<Transform>)>;
 
   static void called(void *context, Status status, const AsofTransform *transform, const char *message) noexcept {
-    try {
+    detail::guarded([&] {
       auto &callback = *static_cast<Callback *>(context);
       if (transform != nullptr)
         callback(Transform(*transform));
       else
         callback(Error(status, message));
-    } catch (...) {
-      // It runs on the thread of a writer, who is not to blame.
-    }
+    });
   }
 
   // In this order: the wait is over before its callback is destroyed.
@@ -410,9 +470,13 @@ public:
     return asof_tf_set(get(), parent.c_str(), child.c_str(), stamp.nanoseconds, &pose);
   }
   void set_static(const std::string &parent, const std::string &child, const Transform &pose) {
-    check(asof_tf_set_static(get(), parent.c_str(), child.c_str(), &pose));
+    check(try_set_static(parent, child, pose));
+  }
+  Status try_set_static(const std::string &parent, const std::string &child, const Transform &pose) noexcept {
+    return asof_tf_set_static(get(), parent.c_str(), child.c_str(), &pose);
   }
   /// As `set` or `set_static`, and notes who sent it.
+  void set(const Update &update, const std::string &authority) { check(try_set(update, authority)); }
   Status try_set(const Update &update, const std::string &authority) noexcept {
     const AsofTfUpdate plain = borrowed(update);
     return asof_tf_set_from(get(), &plain, authority.c_str());
@@ -431,7 +495,10 @@ public:
   }
   /// Moves `child` to another parent, from `stamp` on.
   void reparent(const std::string &parent, const std::string &child, Stamp stamp, const Transform &pose) {
-    check(asof_tf_reparent(get(), parent.c_str(), child.c_str(), stamp.nanoseconds, &pose));
+    check(try_reparent(parent, child, stamp, pose));
+  }
+  Status try_reparent(const std::string &parent, const std::string &child, Stamp stamp, const Transform &pose) noexcept {
+    return asof_tf_reparent(get(), parent.c_str(), child.c_str(), stamp.nanoseconds, &pose);
   }
 
   /// The transform of a point from `source` to `target`.
@@ -451,8 +518,19 @@ public:
     check(asof_tf_lookup_frames(get(), target, source, stamp.nanoseconds, &found));
     return found;
   }
+  Result<Transform> try_lookup(Frame target, Frame source, Stamp stamp) const {
+    Transform found;
+    const Status status = asof_tf_lookup_frames(get(), target, source, stamp.nanoseconds, &found);
+    return detail::result(status, found);
+  }
   Latest lookup_latest(const std::string &target, const std::string &source) const {
-    return try_lookup_latest(target, source).value();
+    Latest latest;
+    std::int64_t stamp = 0;
+    bool is_static = false;
+    check(asof_tf_lookup_latest(get(), target.c_str(), source.c_str(), &latest.transform, &stamp, &is_static));
+    if (!is_static)
+      latest.stamp = Stamp(stamp);
+    return latest;
   }
   Result<Latest> try_lookup_latest(const std::string &target, const std::string &source) const {
     Latest latest;
@@ -479,15 +557,25 @@ public:
   /// Up to `limit` outside of what is held, at constant velocity.
   Transform lookup_extrapolated(const std::string &target, const std::string &source, Stamp stamp,
                                 Nanoseconds limit) const {
+    return try_lookup_extrapolated(target, source, stamp, limit).value();
+  }
+  Result<Transform> try_lookup_extrapolated(const std::string &target, const std::string &source, Stamp stamp,
+                                            Nanoseconds limit) const {
     Transform found;
-    check(asof_tf_lookup_extrapolated(get(), target.c_str(), source.c_str(), stamp.nanoseconds, limit.count(), &found));
-    return found;
+    const Status status = asof_tf_lookup_extrapolated(get(), target.c_str(), source.c_str(), stamp.nanoseconds,
+                                                      limit.count(), &found);
+    return detail::result(status, found);
   }
   /// The velocity of `moving` seen from `observer`, as the mean over `window`.
   Twist lookup_twist(const std::string &moving, const std::string &observer, Stamp stamp, Nanoseconds window) const {
-    Twist found;
-    check(asof_tf_lookup_twist(get(), moving.c_str(), observer.c_str(), stamp.nanoseconds, window.count(), &found));
-    return found;
+    return try_lookup_twist(moving, observer, stamp, window).value();
+  }
+  Result<Twist> try_lookup_twist(const std::string &moving, const std::string &observer, Stamp stamp,
+                                 Nanoseconds window) const {
+    Twist found = {};
+    const Status status =
+        asof_tf_lookup_twist(get(), moving.c_str(), observer.c_str(), stamp.nanoseconds, window.count(), &found);
+    return detail::result(status, found);
   }
   /// Whether `lookup` would succeed; `why`, if given, is why not.
   bool can_transform(const std::string &target, const std::string &source, Stamp stamp,
@@ -499,21 +587,31 @@ public:
   }
   /// None if every edge on the way is static.
   std::optional<Stamp> latest_common_time(const std::string &target, const std::string &source) const {
+    return try_latest_common_time(target, source).value();
+  }
+  Result<std::optional<Stamp>> try_latest_common_time(const std::string &target, const std::string &source) const {
     std::int64_t stamp = 0;
     bool is_static = false;
-    check(asof_tf_latest_common_time(get(), target.c_str(), source.c_str(), &stamp, &is_static));
-    return is_static ? std::nullopt : std::optional<Stamp>(stamp);
+    const Status status = asof_tf_latest_common_time(get(), target.c_str(), source.c_str(), &stamp, &is_static);
+    return detail::result(status, is_static ? std::nullopt : std::optional<Stamp>(stamp));
   }
 
-  Path path(const std::string &target, const std::string &source) const {
+  Path path(const std::string &target, const std::string &source) const { return try_path(target, source).value(); }
+  Result<Path> try_path(const std::string &target, const std::string &source) const {
     Path path;
-    check(asof_tf_path_new(get(), target.c_str(), source.c_str(), path.handle_.place()));
-    return path;
+    const Status status = asof_tf_path_new(get(), target.c_str(), source.c_str(), path.handle_.place());
+    return detail::result(status, std::move(path));
   }
   /// See Path::lookup_many.
   template <typename Stamps, typename Out>
   std::size_t lookup_many(const std::string &target, const std::string &source, const Stamps &stamps, Out &&out) const {
     return path(target, source).lookup_many(stamps, out);
+  }
+  template <typename Stamps, typename Out>
+  Result<std::size_t> try_lookup_many(const std::string &target, const std::string &source, const Stamps &stamps,
+                                      Out &&out) const {
+    Result<Path> path = try_path(target, source);
+    return path ? path->try_lookup_many(stamps, out) : path.error();
   }
   /// See Path::transform_points.
   template <typename Stamps, typename Points>
@@ -521,37 +619,71 @@ public:
                                Points &&points) const {
     return path(target, source).transform_points(stamps, points);
   }
+  template <typename Stamps, typename Points>
+  Result<std::size_t> try_transform_points(const std::string &target, const std::string &source, const Stamps &stamps,
+                                           Points &&points) const {
+    Result<Path> path = try_path(target, source);
+    return path ? path->try_transform_points(stamps, points) : path.error();
+  }
 
   /// Blocks until `lookup` succeeds; a negative timeout is none.
   Transform wait(const std::string &target, const std::string &source, Stamp stamp, Nanoseconds timeout) const {
+    return try_wait(target, source, stamp, timeout).value();
+  }
+  Result<Transform> try_wait(const std::string &target, const std::string &source, Stamp stamp,
+                             Nanoseconds timeout) const {
     Transform found;
-    check(asof_tf_wait(get(), target.c_str(), source.c_str(), stamp.nanoseconds, timeout.count(), &found));
-    return found;
+    const Status status =
+        asof_tf_wait(get(), target.c_str(), source.c_str(), stamp.nanoseconds, timeout.count(), &found);
+    return detail::result(status, found);
+  }
+  /// Blocks until `lookup_latest` succeeds: tf2's `canTransform` at time zero with a timeout. A negative timeout is none.
+  Latest wait_latest(const std::string &target, const std::string &source, Nanoseconds timeout) const {
+    return try_wait_latest(target, source, timeout).value();
+  }
+  Result<Latest> try_wait_latest(const std::string &target, const std::string &source, Nanoseconds timeout) const {
+    Latest latest;
+    std::int64_t stamp = 0;
+    bool is_static = false;
+    const Status status = asof_tf_wait_latest(get(), target.c_str(), source.c_str(), timeout.count(), &latest.transform,
+                                              &stamp, &is_static);
+    if (!is_static)
+      latest.stamp = Stamp(stamp);
+    return detail::result(status, latest);
   }
   /// Calls back once, on the thread of the writer that stored what was missing, on a timer's, or at once on this one.
   Wait on_transform(const std::string &target, const std::string &source, Stamp stamp, Nanoseconds timeout,
                     std::function<void(Result<Transform>)> callback) const {
+    return try_on_transform(target, source, stamp, timeout, std::move(callback)).value();
+  }
+  Result<Wait> try_on_transform(const std::string &target, const std::string &source, Stamp stamp, Nanoseconds timeout,
+                                std::function<void(Result<Transform>)> callback) const {
     Wait wait;
     wait.callback_ = std::make_unique<Wait::Callback>(std::move(callback));
-    check(asof_tf_on_transform(get(), target.c_str(), source.c_str(), stamp.nanoseconds, timeout.count(), Wait::called,
-                               wait.callback_.get(), wait.handle_.place()));
-    return wait;
+    const Status status = asof_tf_on_transform(get(), target.c_str(), source.c_str(), stamp.nanoseconds, timeout.count(),
+                                               Wait::called, wait.callback_.get(), wait.handle_.place());
+    return detail::result(status, std::move(wait));
   }
   /// Waits in the background; see Wait::descriptor.
   Wait wait_async(const std::string &target, const std::string &source, Stamp stamp, Nanoseconds timeout) const {
+    return try_wait_async(target, source, stamp, timeout).value();
+  }
+  Result<Wait> try_wait_async(const std::string &target, const std::string &source, Stamp stamp,
+                              Nanoseconds timeout) const {
     Wait wait;
-    check(asof_tf_wait_new(get(), target.c_str(), source.c_str(), stamp.nanoseconds, timeout.count(),
-                           wait.handle_.place()));
-    return wait;
+    const Status status = asof_tf_wait_new(get(), target.c_str(), source.c_str(), stamp.nanoseconds, timeout.count(),
+                                           wait.handle_.place());
+    return detail::result(status, std::move(wait));
   }
 
   /// Drops all samples; frames and static edges stay.
   void clear() { check(asof_tf_clear(get())); }
   /// Removes a frame and all below it; returns how many.
-  std::size_t remove(const std::string &frame) {
+  std::size_t remove(const std::string &frame) { return try_remove(frame).value(); }
+  Result<std::size_t> try_remove(const std::string &frame) {
     std::size_t removed = 0;
-    check(asof_tf_remove(get(), frame.c_str(), &removed));
-    return removed;
+    const Status status = asof_tf_remove(get(), frame.c_str(), &removed);
+    return detail::result(status, removed);
   }
   std::size_t remove_older(Stamp before) {
     std::size_t removed = 0;
@@ -570,10 +702,11 @@ public:
   std::string to_yaml() const { return text(ASOF_TF_FORMAT_YAML); }
 
   /// The frame of a name, made if there is none yet.
-  Frame frame(const std::string &name) {
+  Frame frame(const std::string &name) { return try_frame(name).value(); }
+  Result<Frame> try_frame(const std::string &name) {
     Frame frame = 0;
-    check(asof_tf_frame(get(), name.c_str(), &frame));
-    return frame;
+    const Status status = asof_tf_frame(get(), name.c_str(), &frame);
+    return detail::result(status, frame);
   }
   /// The same, or 0.
   Frame find(const std::string &name) const noexcept {
@@ -581,10 +714,11 @@ public:
     asof_tf_find_frame(get(), name.c_str(), &frame);
     return frame;
   }
-  std::string name(Frame frame) const {
+  std::string name(Frame frame) const { return try_name(frame).value(); }
+  Result<std::string> try_name(Frame frame) const {
     detail::Text text;
-    check(asof_tf_frame_name(get(), frame, text.place()));
-    return text.string();
+    const Status status = asof_tf_frame_name(get(), frame, text.place());
+    return detail::result(status, text.string());
   }
   /// All frames, in the order in which they were first named.
   std::vector<Frame> frames() const {
@@ -600,10 +734,11 @@ public:
     return frames;
   }
   /// 0 for a root.
-  Frame parent(Frame frame, std::optional<Stamp> stamp = std::nullopt) const {
+  Frame parent(Frame frame, std::optional<Stamp> stamp = std::nullopt) const { return try_parent(frame, stamp).value(); }
+  Result<Frame> try_parent(Frame frame, std::optional<Stamp> stamp = std::nullopt) const {
     Frame parent = 0;
-    check(asof_tf_parent(get(), frame, stamp ? &stamp->nanoseconds : nullptr, &parent));
-    return parent;
+    const Status status = asof_tf_parent(get(), frame, stamp ? &stamp->nanoseconds : nullptr, &parent);
+    return detail::result(status, parent);
   }
 
   /// The handle of the C interface.
@@ -647,11 +782,19 @@ template <typename T> class Window {
 public:
   /// The newest `count` messages.
   explicit Window(std::uint64_t count) : Window(Bounds{count, 0, 0}) {}
-  explicit Window(const Bounds &bounds) { check(asof_window_new(&bounds, handle_.place())); }
+  explicit Window(const Bounds &bounds) : Window(try_new(bounds).value()) {}
+  static Result<Window> try_new(const Bounds &bounds) {
+    Window window;
+    const Status status = asof_window_new(&bounds, window.handle_.place());
+    return detail::result(status, std::move(window));
+  }
 
   void insert(Stamp stamp, T value) { insert(stamp, std::make_shared<T>(std::move(value))); }
-  void insert(Stamp stamp, std::shared_ptr<T> value) {
-    check(asof_window_insert(handle_.get(), stamp.nanoseconds, detail::boxed(std::move(value)), detail::unbox<T>));
+  void insert(Stamp stamp, std::shared_ptr<T> value) { check(try_insert(stamp, std::move(value))); }
+  /// ASOF_STATUS_TOO_OLD if it is older than everything in a full window.
+  Status try_insert(Stamp stamp, T value) { return try_insert(stamp, std::make_shared<T>(std::move(value))); }
+  Status try_insert(Stamp stamp, std::shared_ptr<T> value) {
+    return asof_window_insert(handle_.get(), stamp.nanoseconds, detail::boxed(std::move(value)), detail::unbox<T>);
   }
 
   std::optional<Entry<T>> nearest(Stamp stamp) const { return find(asof_window_nearest, stamp); }
@@ -678,6 +821,7 @@ public:
   void clear() { check(asof_window_clear(handle_.get())); }
 
 private:
+  Window() = default;
   detail::Handle<AsofWindow, asof_window_free> handle_;
 
   static Entry<T> taken(const AsofEntry &entry) {
@@ -703,17 +847,25 @@ private:
 class PoseWindow {
 public:
   explicit PoseWindow(std::uint64_t count) : PoseWindow(Bounds{count, 0, 0}) {}
-  explicit PoseWindow(const Bounds &bounds) { check(asof_window_new(&bounds, handle_.place())); }
-  void insert(Stamp stamp, const tf::Transform &pose) {
-    check(asof_window_insert_pose(handle_.get(), stamp.nanoseconds, &pose));
+  explicit PoseWindow(const Bounds &bounds) : PoseWindow(try_new(bounds).value()) {}
+  static Result<PoseWindow> try_new(const Bounds &bounds) {
+    PoseWindow window;
+    const Status status = asof_window_new(&bounds, window.handle_.place());
+    return detail::result(status, std::move(window));
   }
-  Result<tf::Transform> at(Stamp stamp) const {
+  void insert(Stamp stamp, const tf::Transform &pose) { check(try_insert(stamp, pose)); }
+  Status try_insert(Stamp stamp, const tf::Transform &pose) {
+    return asof_window_insert_pose(handle_.get(), stamp.nanoseconds, &pose);
+  }
+  tf::Transform at(Stamp stamp) const { return try_at(stamp).value(); }
+  Result<tf::Transform> try_at(Stamp stamp) const {
     tf::Transform found;
     const Status status = asof_window_interpolate(handle_.get(), stamp.nanoseconds, &found);
     return detail::result(status, found);
   }
 
 private:
+  PoseWindow() = default;
   detail::Handle<AsofWindow, asof_window_free> handle_;
 };
 
@@ -723,29 +875,34 @@ public:
   using Callback = std::function<void(Entry<Ts>...)>;
 
   ApproximateTime(std::size_t queue, Callback callback, Nanoseconds max_interval = Nanoseconds(0))
-      : callback_(std::make_unique<Callback>(std::move(callback))) {
-    check(asof_synchronizer_new(sizeof...(Ts), queue, std::uint64_t(max_interval.count()), called, callback_.get(),
-                                handle_.place()));
+      : ApproximateTime(try_new(queue, std::move(callback), max_interval).value()) {}
+  static Result<ApproximateTime> try_new(std::size_t queue, Callback callback, Nanoseconds max_interval = Nanoseconds(0)) {
+    ApproximateTime made;
+    made.callback_ = std::make_unique<Callback>(std::move(callback));
+    const Status status = asof_synchronizer_new(sizeof...(Ts), queue, std::uint64_t(max_interval.count()), called,
+                                                made.callback_.get(), made.handle_.place());
+    return detail::result(status, std::move(made));
   }
 
   /// A message of a topic, counted from 0.
   template <std::size_t Topic> void add(Stamp stamp, std::shared_ptr<std::tuple_element_t<Topic, std::tuple<Ts...>>> value) {
+    check(try_add<Topic>(stamp, std::move(value)));
+  }
+  template <std::size_t Topic>
+  Status try_add(Stamp stamp, std::shared_ptr<std::tuple_element_t<Topic, std::tuple<Ts...>>> value) {
     using T = std::tuple_element_t<Topic, std::tuple<Ts...>>;
-    check(asof_synchronizer_add(handle_.get(), Topic, stamp.nanoseconds, detail::boxed(std::move(value)), detail::unbox<T>));
+    return asof_synchronizer_add(handle_.get(), Topic, stamp.nanoseconds, detail::boxed(std::move(value)), detail::unbox<T>);
   }
   /// Drops what waits, as for a clock that was set back.
   void clear() { check(asof_synchronizer_clear(handle_.get())); }
 
 private:
+  ApproximateTime() = default;
   std::unique_ptr<Callback> callback_;
   detail::Handle<AsofSynchronizer, asof_synchronizer_free> handle_;
 
   static void called(void *context, const AsofEntry *set, std::size_t) noexcept {
-    try {
-      tell(*static_cast<Callback *>(context), set, std::index_sequence_for<Ts...>());
-    } catch (...) {
-      // It runs on the thread of whoever added the last message, who is not to blame.
-    }
+    detail::guarded([&] { tell(*static_cast<Callback *>(context), set, std::index_sequence_for<Ts...>()); });
   }
   template <std::size_t... Topic> static void tell(Callback &callback, const AsofEntry *set, std::index_sequence<Topic...>) {
     callback(Entry<Ts>{Stamp(set[Topic].stamp), *static_cast<std::shared_ptr<Ts> *>(set[Topic].value)}...);
@@ -764,12 +921,12 @@ using Message = AsofMessage;
 class Messages {
 public:
   /// The next message; NULL after the last one.
-  const Message *next() {
+  const Message *next() { return try_next().value(); }
+  Result<const Message *> try_next() {
     const Status status = asof_messages_next(handle_.get(), &message_);
     if (status == ASOF_STATUS_END)
       return nullptr;
-    check(status);
-    return &message_;
+    return detail::result<const Message *>(status, &message_);
   }
 
 private:
@@ -819,10 +976,18 @@ struct TopicInfo {
 /// A recording of any format, or several as one.
 class Recording {
 public:
-  explicit Recording(const std::string &place) { check(asof_open(place.c_str(), handle_.place())); }
-  explicit Recording(const std::vector<std::string> &places) {
+  explicit Recording(const std::string &place) : Recording(try_open(place).value()) {}
+  explicit Recording(const std::vector<std::string> &places) : Recording(try_open(places).value()) {}
+  static Result<Recording> try_open(const std::string &place) {
+    Recording recording;
+    const Status status = asof_open(place.c_str(), recording.handle_.place());
+    return detail::result(status, std::move(recording));
+  }
+  static Result<Recording> try_open(const std::vector<std::string> &places) {
+    Recording recording;
     const std::vector<const char *> plain = pointers(places);
-    check(asof_open_all(plain.data(), plain.size(), handle_.place()));
+    const Status status = asof_open_all(plain.data(), plain.size(), recording.handle_.place());
+    return detail::result(status, std::move(recording));
   }
 
   /// The first and the last log time; none without messages.
@@ -864,64 +1029,89 @@ public:
   /// A topic as a table: all its columns, or some.
   template <typename ArrowStream = ArrowArrayStream>
   Stream<ArrowStream> stream(const std::string &topic, const std::vector<std::string> &columns = {}, Range range = {}) const {
+    return try_stream<ArrowStream>(topic, columns, range).value();
+  }
+  template <typename ArrowStream = ArrowArrayStream>
+  Result<Stream<ArrowStream>> try_stream(const std::string &topic, const std::vector<std::string> &columns = {},
+                                         Range range = {}) const {
     Stream<ArrowStream> stream;
     const std::vector<const char *> plain = pointers(columns);
-    check(asof_recording_stream(get(), topic.c_str(), plain.data(), plain.size(), range.start.nanoseconds,
-                                range.end.nanoseconds, stream.get(), stream.losses_.place()));
-    return stream;
+    const Status status = asof_recording_stream(get(), topic.c_str(), plain.data(), plain.size(), range.start.nanoseconds,
+                                                range.end.nanoseconds, stream.get(), stream.losses_.place());
+    return detail::result(status, std::move(stream));
   }
   /// For each message of one topic, the matching message of others.
   template <typename ArrowStream = ArrowArrayStream>
   Stream<ArrowStream> join(const std::string &anchor, const std::vector<std::string> &others,
                            const AsofJoinOptions &options = asof_join_options()) const {
+    return try_join<ArrowStream>(anchor, others, options).value();
+  }
+  template <typename ArrowStream = ArrowArrayStream>
+  Result<Stream<ArrowStream>> try_join(const std::string &anchor, const std::vector<std::string> &others,
+                                       const AsofJoinOptions &options = asof_join_options()) const {
     Stream<ArrowStream> stream;
     const std::vector<const char *> plain = pointers(others);
-    check(asof_recording_join(get(), anchor.c_str(), plain.data(), plain.size(), &options, stream.get(),
-                              stream.losses_.place()));
-    return stream;
+    const Status status = asof_recording_join(get(), anchor.c_str(), plain.data(), plain.size(), &options, stream.get(),
+                                              stream.losses_.place());
+    return detail::result(status, std::move(stream));
   }
   /// Topics at a fixed rate, in instants per second.
   template <typename ArrowStream = ArrowArrayStream>
   Stream<ArrowStream> resample(const std::vector<std::string> &topics, double hz,
                                const AsofJoinOptions &options = asof_join_options()) const {
+    return try_resample<ArrowStream>(topics, hz, options).value();
+  }
+  template <typename ArrowStream = ArrowArrayStream>
+  Result<Stream<ArrowStream>> try_resample(const std::vector<std::string> &topics, double hz,
+                                           const AsofJoinOptions &options = asof_join_options()) const {
     Stream<ArrowStream> stream;
     const std::vector<const char *> plain = pointers(topics);
-    check(asof_recording_resample(get(), plain.data(), plain.size(), hz, &options, stream.get(), stream.losses_.place()));
-    return stream;
+    const Status status = asof_recording_resample(get(), plain.data(), plain.size(), hz, &options, stream.get(),
+                                                  stream.losses_.place());
+    return detail::result(status, std::move(stream));
   }
   /// The rows of a query, where the build has SQL.
   template <typename ArrowStream = ArrowArrayStream> Stream<ArrowStream> sql(const std::string &query) const {
+    return try_sql<ArrowStream>(query).value();
+  }
+  template <typename ArrowStream = ArrowArrayStream> Result<Stream<ArrowStream>> try_sql(const std::string &query) const {
     Stream<ArrowStream> stream;
-    check(asof_recording_sql(get(), query.c_str(), stream.get()));
-    return stream;
+    const Status status = asof_recording_sql(get(), query.c_str(), stream.get());
+    return detail::result(status, std::move(stream));
   }
 
   /// Messages as they were recorded; of all topics if none is named.
   Messages messages(const std::vector<std::string> &topics = {}, Range range = {}) const {
+    return try_messages(topics, range).value();
+  }
+  Result<Messages> try_messages(const std::vector<std::string> &topics = {}, Range range = {}) const {
     Messages messages;
     const std::vector<const char *> plain = pointers(topics);
-    check(asof_recording_messages(get(), plain.data(), plain.size(), range.start.nanoseconds, range.end.nanoseconds,
-                                  messages.handle_.place()));
-    return messages;
+    const Status status = asof_recording_messages(get(), plain.data(), plain.size(), range.start.nanoseconds,
+                                                  range.end.nanoseconds, messages.handle_.place());
+    return detail::result(status, std::move(messages));
   }
   /// What was known: the last message of every topic at or before a time.
-  Messages at(Stamp time, const std::vector<std::string> &topics = {}) const {
+  Messages at(Stamp time, const std::vector<std::string> &topics = {}) const { return try_at(time, topics).value(); }
+  Result<Messages> try_at(Stamp time, const std::vector<std::string> &topics = {}) const {
     Messages messages;
     const std::vector<const char *> plain = pointers(topics);
-    check(asof_at(get(), plain.data(), plain.size(), time.nanoseconds, messages.handle_.place()));
-    return messages;
+    const Status status = asof_at(get(), plain.data(), plain.size(), time.nanoseconds, messages.handle_.place());
+    return detail::result(status, std::move(messages));
   }
   /// All its transforms.
-  tf::Buffer tf() const {
+  tf::Buffer tf() const { return try_tf().value(); }
+  Result<tf::Buffer> try_tf() const {
     AsofTf *buffer = nullptr;
-    check(asof_recording_tf(get(), &buffer));
-    return tf::Buffer(buffer);
+    const Status status = asof_recording_tf(get(), &buffer);
+    return detail::result(status, tf::Buffer(buffer));
   }
 
   /// The handle of the C interface.
   AsofRecording *get() const noexcept { return handle_.get(); }
 
 private:
+  Recording() = default;
   detail::Handle<AsofRecording, asof_recording_free> handle_;
 
   static std::vector<const char *> pointers(const std::vector<std::string> &texts) {
@@ -935,33 +1125,56 @@ private:
 /// Writes an MCAP file, which is complete once `finish` has returned; readable until then, as after a crash.
 class Writer {
 public:
-  explicit Writer(const std::string &path) { check(asof_writer_new(path.c_str(), handle_.place())); }
+  explicit Writer(const std::string &path) : Writer(try_create(path).value()) {}
+  static Result<Writer> try_create(const std::string &path) {
+    Writer writer;
+    const Status status = asof_writer_new(path.c_str(), writer.handle_.place());
+    return detail::result(status, std::move(writer));
+  }
 
   /// A channel without a schema.
   std::uint32_t channel(const std::string &topic, const std::string &encoding) {
-    std::uint32_t number = 0;
-    check(asof_writer_channel(handle_.get(), topic.c_str(), encoding.c_str(), nullptr, nullptr, nullptr, 0, &number));
-    return number;
+    return try_channel(topic, encoding).value();
+  }
+  Result<std::uint32_t> try_channel(const std::string &topic, const std::string &encoding) {
+    return added(topic, encoding, nullptr, nullptr, {});
   }
   std::uint32_t channel(const std::string &topic, const std::string &encoding, const std::string &type,
                         const std::string &schema_encoding, const std::string &schema) {
-    std::uint32_t number = 0;
-    check(asof_writer_channel(handle_.get(), topic.c_str(), encoding.c_str(), type.c_str(), schema_encoding.c_str(),
-                              reinterpret_cast<const std::uint8_t *>(schema.data()), schema.size(), &number));
-    return number;
+    return try_channel(topic, encoding, type, schema_encoding, schema).value();
   }
-  void write(std::uint32_t channel, Stamp log_time, const void *data, std::size_t size, std::uint32_t sequence = 0) {
-    check(asof_writer_write(handle_.get(), channel, log_time.nanoseconds, log_time.nanoseconds, sequence,
-                            static_cast<const std::uint8_t *>(data), size));
+  Result<std::uint32_t> try_channel(const std::string &topic, const std::string &encoding, const std::string &type,
+                                    const std::string &schema_encoding, const std::string &schema) {
+    return added(topic, encoding, type.c_str(), schema_encoding.c_str(), schema);
+  }
+  /// `publish_time` is when it was sent, if that is not when it was recorded.
+  void write(std::uint32_t channel, Stamp log_time, const void *data, std::size_t size, std::uint32_t sequence = 0,
+             std::optional<Stamp> publish_time = std::nullopt) {
+    check(try_write(channel, log_time, data, size, sequence, publish_time));
+  }
+  Status try_write(std::uint32_t channel, Stamp log_time, const void *data, std::size_t size, std::uint32_t sequence = 0,
+                   std::optional<Stamp> publish_time = std::nullopt) {
+    return asof_writer_write(handle_.get(), channel, log_time.nanoseconds, publish_time.value_or(log_time).nanoseconds,
+                             sequence, static_cast<const std::uint8_t *>(data), size);
   }
   /// Writes the summary and closes the file.
-  void finish() {
+  void finish() { check(try_finish()); }
+  Status try_finish() {
     AsofWriter *writer = handle_.release();
-    check(asof_writer_finish(&writer));
+    return asof_writer_finish(&writer);
   }
 
 private:
+  Writer() = default;
   detail::Handle<AsofWriter, asof_writer_free> handle_;
+
+  Result<std::uint32_t> added(const std::string &topic, const std::string &encoding, const char *type,
+                              const char *schema_encoding, const std::string &schema) {
+    std::uint32_t number = 0;
+    const Status status = asof_writer_channel(handle_.get(), topic.c_str(), encoding.c_str(), type, schema_encoding,
+                                              reinterpret_cast<const std::uint8_t *>(schema.data()), schema.size(), &number);
+    return detail::result(status, number);
+  }
 };
 
 } // namespace asof

@@ -142,11 +142,38 @@ thread_local! {
 /// of this function on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn asof_last_error() -> *const c_char {
-    LAST.with(|last| {
+    let text = LAST.try_with(|last| {
         let (failure, text) = &mut *last.borrow_mut();
         *text = failure.as_ref().map(Failure::text).unwrap_or_default();
         text.as_ptr()
-    })
+    });
+    // A thread that is ending has no place for it any more.
+    text.unwrap_or(c"".as_ptr())
+}
+
+/// When the last failure on this thread is an extrapolation: the times of the oldest and of the newest sample of the edge that
+/// missed the time, which are the same if it has one. `ASOF_STATUS_NO_DATA` if it is another failure. The places may be NULL, and
+/// `asof_last_error` stays as it is.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_last_extrapolation(oldest: *mut i64, newest: *mut i64) -> AsofStatus {
+    let samples =
+        LAST.try_with(
+            |last| match last.borrow().0.as_ref().map(|failure| &failure.text) {
+                Some(Text::Lookup(LookupError::Extrapolation { oldest, newest, .. })) => {
+                    Some((oldest.nanos(), newest.nanos()))
+                }
+                _ => None,
+            },
+        );
+    let Ok(Some(samples)) = samples else {
+        return AsofStatus::NoData;
+    };
+    // SAFETY: upheld by the caller.
+    unsafe {
+        tell(oldest, samples.0);
+        tell(newest, samples.1);
+    }
+    AsofStatus::Ok
 }
 
 /// The version of the library, such as "0.1.0".
@@ -279,11 +306,17 @@ pub(crate) unsafe fn free<T>(place: *mut *mut T) {
 /// # Safety
 /// The place is NULL or valid for writing.
 pub(crate) unsafe fn put<T>(place: *mut T, value: T) -> Outcome {
+    is_there(place)?;
+    // SAFETY: upheld by the caller.
+    unsafe { place.write(value) };
+    Ok(())
+}
+
+/// Refuses a result without a place before there is work for it.
+pub(crate) fn is_there<T>(place: *mut T) -> Outcome {
     if place.is_null() {
         return Err(Failure::invalid("the place for the result is NULL"));
     }
-    // SAFETY: upheld by the caller.
-    unsafe { place.write(value) };
     Ok(())
 }
 
@@ -321,16 +354,32 @@ pub(crate) fn c_text(text: String) -> CString {
 
 /// # Safety
 /// NULL or NUL-terminated, and alive as long as the result is used.
+#[inline]
 pub(crate) unsafe fn text<'a>(text: *const c_char) -> Outcome<&'a str> {
     if text.is_null() {
         return Err(Failure::invalid("a text is NULL"));
     }
-    // SAFETY: upheld by the caller.
-    let bytes = unsafe { CStr::from_ptr(text) };
-    bytes.to_str().map_err(|_| {
+    // Names are short and ASCII: where they end and what they are is found in one go.
+    let first = text.cast::<u8>();
+    let (mut length, mut all) = (0, 0_u8);
+    // SAFETY: upheld by the caller: up to the NUL there are bytes.
+    let bytes = unsafe {
+        while *first.add(length) != 0 {
+            all |= *first.add(length);
+            length += 1;
+        }
+        std::slice::from_raw_parts(first, length)
+    };
+    if all.is_ascii() {
+        // SAFETY: ASCII is UTF-8.
+        return Ok(unsafe { std::str::from_utf8_unchecked(bytes) });
+    }
+    std::str::from_utf8(bytes).map_err(|_| {
+        // SAFETY: upheld by the caller.
+        let text = unsafe { CStr::from_ptr(text) };
         Failure::new(
             AsofStatus::InvalidArgument,
-            format_args!("{bytes:?} is not UTF-8"),
+            format_args!("{text:?} is not UTF-8"),
         )
     })
 }
@@ -344,6 +393,9 @@ pub(crate) unsafe fn given<'a, T>(place: *const T) -> Option<&'a T> {
     (!place.is_null()).then(|| unsafe { &*place })
 }
 
+/// More bytes than any address space of a process has.
+const NO_ARRAY: u64 = 1 << 57;
+
 /// Checks that an array of so many values can exist.
 fn check_array<T>(values: *const T, count: usize) -> Outcome {
     if values.is_null() {
@@ -354,7 +406,7 @@ fn check_array<T>(values: *const T, count: usize) -> Outcome {
     }
     let bytes = count.checked_mul(size_of::<T>());
     let end = bytes
-        .filter(|bytes| isize::try_from(*bytes).is_ok())
+        .filter(|bytes| isize::try_from(*bytes).is_ok() && (*bytes as u64) < NO_ARRAY)
         .and_then(|bytes| values.addr().checked_add(bytes));
     match end {
         Some(_) => Ok(()),

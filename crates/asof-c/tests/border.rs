@@ -6,7 +6,9 @@ use std::fmt::Write;
 use std::mem::{align_of, offset_of, size_of};
 use std::ptr::{null, null_mut, without_provenance, without_provenance_mut};
 
-use asof_c::border::{AsofStatus, asof_last_error, asof_text_free, asof_version};
+use asof_c::border::{
+    AsofStatus, asof_last_error, asof_last_extrapolation, asof_text_free, asof_version,
+};
 use asof_c::tf::lookup::*;
 use asof_c::tf::path::*;
 use asof_c::tf::tree::*;
@@ -123,6 +125,15 @@ unsafe fn with_names(
         check(asof_tf_lookup_twist(tf, name, other, 1, 1, &raw mut twist));
         check(asof_tf_path_new(tf, name, other, &raw mut path));
         check(asof_tf_wait(tf, name, other, 1, 0, out));
+        check(asof_tf_wait_latest(
+            tf,
+            name,
+            other,
+            0,
+            out,
+            null_mut(),
+            null_mut(),
+        ));
         check(asof_tf_on_transform(
             tf,
             name,
@@ -257,7 +268,8 @@ fn counts_that_no_array_has_are_refused() {
             asof_tf_path_new(tf, NAME, CHILD, &raw mut path),
             AsofStatus::Ok
         );
-        for count in [usize::MAX, usize::MAX / 2 + 1, isize::MAX as usize / 8 + 1] {
+        let too_many = isize::MAX as usize / 8 + 1;
+        for count in [usize::MAX, usize::MAX / 2 + 1, too_many, 1 << 56] {
             refused(asof_tf_set_many(tf, &raw const one, count, &raw mut failed));
             refused(asof_tf_frames(tf, &raw mut frame, count, &raw mut failed));
             let (at, out, lost) = (&raw const stamp, &raw mut pose, &raw mut failed);
@@ -365,6 +377,27 @@ fn places_poses_and_values_outside_of_what_they_may_be_are_refused() {
         ));
         refused(asof_tf_stats(tf, null_mut()));
         refused(asof_tf_wait(tf, NAME, CHILD, 1, 0, null_mut()));
+        refused(asof_tf_wait_latest(
+            tf,
+            NAME,
+            CHILD,
+            0,
+            null_mut(),
+            null_mut(),
+            null_mut(),
+        ));
+        // Nothing is waited for that nobody would get.
+        refused(asof_tf_wait(tf, NAME, CHILD, 9, -1, null_mut()));
+        let (none, stamp, is_static) = (c"moon".as_ptr(), null_mut(), null_mut());
+        refused(asof_tf_wait_latest(
+            tf,
+            NAME,
+            none,
+            -1,
+            null_mut(),
+            stamp,
+            is_static,
+        ));
         refused(asof_tf_wait_new(tf, NAME, CHILD, 1, 0, null_mut()));
         refused(asof_tf_on_transform(
             tf,
@@ -533,6 +566,85 @@ fn windows_and_synchronizers_refuse_what_is_not_one() {
     }
 }
 
+/// What runs when a thread ends, after this crate's own place for the thread is gone.
+struct Late;
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        let mut tf = null_mut::<AsofTf>();
+        // SAFETY: the handle is NULL, and the text is valid until the next call.
+        unsafe {
+            assert_eq!(asof_tf_clear(tf), AsofStatus::InvalidArgument);
+            asof_tf_free(&raw mut tf);
+            assert!(!asof_last_error().is_null());
+            let status = asof_last_extrapolation(null_mut(), null_mut());
+            assert_eq!(status, AsofStatus::NoData);
+        }
+    }
+}
+
+#[test]
+fn a_thread_that_ends_may_still_call() {
+    thread_local!(static LATE: Late = const { Late });
+    let thread = std::thread::spawn(|| {
+        // Destroyed in the opposite order.
+        LATE.with(|_| ());
+        // SAFETY: NULL is refused.
+        unsafe { refused(asof_tf_clear(null())) };
+        message()
+    });
+    assert_eq!(thread.join().unwrap(), "the handle is NULL");
+}
+
+#[test]
+fn an_extrapolation_says_what_the_edge_had() {
+    let mut tf = new_buffer();
+    let (mut found, mut oldest, mut newest) = (POSE, 0, 0);
+    // SAFETY: the handle and the places are good, or NULL where that is fine.
+    unsafe {
+        for stamp in [5, 9] {
+            let status = asof_tf_set(tf, NAME, CHILD, stamp, &raw const POSE);
+            assert_eq!(status, AsofStatus::Ok);
+        }
+        let ends = |oldest, newest| asof_last_extrapolation(oldest, newest);
+        for (stamp, status) in [
+            (4, AsofStatus::ExtrapolationPast),
+            (10, AsofStatus::ExtrapolationFuture),
+        ] {
+            let result = asof_tf_lookup(tf, NAME, CHILD, stamp, &raw mut found);
+            assert_eq!(result, status);
+            let why = message();
+            assert_eq!(ends(null_mut(), null_mut()), AsofStatus::Ok);
+            assert_eq!(ends(&raw mut oldest, &raw mut newest), AsofStatus::Ok);
+            assert_eq!((oldest, newest, message()), (5, 9, why));
+        }
+        let result = asof_tf_lookup(tf, NAME, c"moon".as_ptr(), 5, &raw mut found);
+        assert_eq!(result, AsofStatus::NotFound);
+        assert_eq!(ends(&raw mut oldest, null_mut()), AsofStatus::NoData);
+        asof_tf_free(&raw mut tf);
+    }
+}
+
+#[test]
+fn options_that_are_all_zero_bound_nothing_but_the_age() {
+    let options = AsofTfOptions {
+        window: 0,
+        samples: 0,
+        bytes: 0,
+        frames: 0,
+        last_wins: false,
+    };
+    let mut tf = null_mut();
+    // SAFETY: the places are valid.
+    unsafe {
+        let status = asof_tf_new(&raw const options, &raw mut tf);
+        assert_eq!(status, AsofStatus::Ok);
+        let status = asof_tf_set(tf, NAME, CHILD, 1, &raw const POSE);
+        assert_eq!(status, AsofStatus::Ok, "{}", message());
+        asof_tf_free(&raw mut tf);
+    }
+}
+
 #[test]
 fn texts_come_out_and_are_freed() {
     let mut tf = new_buffer();
@@ -666,24 +778,14 @@ fn the_interface_changes_only_with_its_list() {
             }
         );
     }
-    // Without comments, a declaration ends with a semicolon.
-    let bare: Vec<&str> = header
-        .lines()
-        .filter(|line| !line.trim_start().starts_with(['/', '#']))
-        .collect();
-    let bare = bare.join(" ");
-    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let declared = bare.split(';').map(words);
-    lines.extend(
-        declared
-            .filter(|declaration| declaration.contains("asof_"))
-            .map(|declaration| declaration.trim_start_matches("extern \"C\" { ").to_owned() + "\n"),
-    );
-    for line in header
-        .lines()
-        .filter(|line| line.contains("ASOF_STATUS_") && line.contains('='))
-    {
-        lines += &(words(line) + "\n");
+    // Every declaration, and the value of every enum: all but comments. Where cbindgen breaks the line of a call says nothing.
+    let mut open = 0;
+    for line in header.lines().map(str::trim) {
+        if !line.is_empty() && !line.starts_with("//") {
+            open += line.matches('(').count() as i32 - line.matches(')').count() as i32;
+            lines += line;
+            lines += if open > 0 { " " } else { "\n" };
+        }
     }
     let list = concat!(env!("CARGO_MANIFEST_DIR"), "/interface.txt");
     if std::env::var_os("ASOF_WRITE_INTERFACE").is_some() {

@@ -259,6 +259,65 @@ fn topics_and_joins_are_streams() {
     }
 }
 
+/// Names with a NUL, which no text of C has: streams refuse them in words, and other functions leave the NUL out.
+#[test]
+fn names_with_a_nul_do_no_harm() {
+    use std::sync::Arc;
+
+    use asof::formats::{McapWriter, McapWriterOptions};
+    use asof::{Channel, Message};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("nul.mcap");
+    let mut writer = McapWriter::create(&path, McapWriterOptions::default()).unwrap();
+    for (topic, text) in [("/a", r#"{"x\u0000y":1}"#), ("/b\0c", r#"{"x":1}"#)] {
+        let channel = Channel {
+            topic: topic.to_owned(),
+            message_encoding: "json".to_owned(),
+            ..Channel::default()
+        };
+        let message = Message {
+            channel: Arc::new(channel),
+            log_time: 1.into(),
+            publish_time: 1.into(),
+            sequence: 0,
+            payload: text.as_bytes().to_vec().into(),
+        };
+        writer.write(&message).unwrap();
+    }
+    writer.finish().unwrap();
+    let mut recording = opened(&CString::new(path.to_str().unwrap()).unwrap());
+    let (mut stream, mut topic) = (FFI_ArrowArrayStream::empty(), null_mut());
+    let all = (i64::MIN, i64::MAX);
+    let name = c"/a".as_ptr();
+    // SAFETY: the handles and the places are good; a stream is taken over once.
+    unsafe {
+        let to = &raw mut stream;
+        done(asof_recording_stream(
+            recording,
+            name,
+            null(),
+            0,
+            all.0,
+            all.1,
+            to,
+            null_mut(),
+        ));
+        assert!(ArrowArrayStreamReader::try_new(stream).is_err());
+        let (none, count) = (null_mut(), null_mut());
+        done(asof_recording_topic(
+            recording,
+            1,
+            &raw mut topic,
+            none,
+            none,
+            count,
+        ));
+        assert_eq!(CStr::from_ptr(topic), c"/bc");
+        asof_text_free(&raw mut topic);
+        asof_recording_free(&raw mut recording);
+    }
+}
+
 #[test]
 fn what_is_not_there_is_not_found() {
     let (folder, path) = written();
@@ -283,6 +342,52 @@ fn what_is_not_there_is_not_found() {
             null_mut(),
         );
         assert_eq!(status, AsofStatus::NotFound, "{}", message());
+        let nothing = [c"/nothing".as_ptr(), ODOM];
+        let (list, to) = (nothing.as_ptr(), &raw mut stream);
+        let all = (i64::MIN, i64::MAX);
+        let mut messages = null_mut();
+        let place = &raw mut messages;
+        for status in [
+            asof_recording_stream(recording, ODOM, list, 1, all.0, all.1, to, null_mut()),
+            asof_recording_join(
+                recording,
+                nothing[0],
+                std::ptr::from_ref(&ODOM),
+                1,
+                null(),
+                to,
+                null_mut(),
+            ),
+            asof_recording_join(recording, ODOM, list, 1, null(), to, null_mut()),
+            asof_recording_resample(recording, list, 1, 1.0, null(), to, null_mut()),
+            asof_recording_messages(recording, list, 2, all.0, all.1, place),
+            asof_at(recording, list, 2, all.1, place),
+        ] {
+            assert_eq!(status, AsofStatus::NotFound, "{}", message());
+        }
+        assert!(message().contains("/imu"), "{}", message());
+        for hz in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let status = asof_recording_resample(
+                recording,
+                std::ptr::from_ref(&ODOM),
+                1,
+                hz,
+                null(),
+                to,
+                null_mut(),
+            );
+            refused(status);
+        }
+        refused(asof_recording_resample(
+            recording,
+            null(),
+            0,
+            1.0,
+            null(),
+            to,
+            null_mut(),
+        ));
+        assert!(stream.release.is_none() && messages.is_null());
         if cfg!(not(feature = "sql")) {
             let status = asof_recording_sql(recording, c"SELECT 1".as_ptr(), &raw mut stream);
             assert_eq!(status, AsofStatus::Unsupported);

@@ -9,7 +9,7 @@ use crate::head::{Head, PartFile};
 use crate::known::KnownParts;
 use crate::opening::OpenRecordings;
 use crate::reading;
-use crate::tables::{RecordingRow, SchemaRow};
+use crate::tables::{RecordingRow, SchemaRow, Table};
 
 /// The default folder of a catalogue: hidden, beside the recordings.
 pub const FOLDER: &str = ".asof";
@@ -138,7 +138,7 @@ impl Catalogue {
     }
 
     pub(crate) fn rows_of(&self, file: &PartFile) -> Result<Vec<RecordingRow>, CatalogueError> {
-        let batch = reading::read_all(&self.store, file, &RecordingRow::schema())?;
+        let batch = reading::read_all(&self.store, file, Table::Recordings)?;
         RecordingRow::rows(&batch).map_err(|error| reading::bad(&self.store, file, &error))
     }
 
@@ -148,7 +148,7 @@ impl Catalogue {
 }
 
 pub(crate) fn schemas_of(store: &Store, file: &PartFile) -> Result<Vec<SchemaRow>, CatalogueError> {
-    let batch = reading::read_all(store, file, &SchemaRow::schema())?;
+    let batch = reading::read_all(store, file, Table::Schemas)?;
     SchemaRow::rows(&batch).map_err(|error| reading::bad(store, file, &error))
 }
 

@@ -4,14 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
 use asof_core::Stamp;
 use asof_formats::{Replaced, StoredFile, StoredVersion};
 
 use crate::catalogue::{Catalogue, HEAD};
 use crate::error::CatalogueError;
 use crate::head::{Head, Part, PartFile};
-use crate::known::Known;
+use crate::known::RecordingVersion;
 use crate::parts::{sorted, without_recordings, write, write_summaries};
 use crate::pattern::KeyPattern;
 use crate::reading::{bad, read_all};
@@ -48,6 +47,8 @@ pub struct LabelChange {
 
 /// How often a change is attempted when other writers replace the head first.
 const MAX_ATTEMPTS: u32 = 100;
+/// Files of this size are written again for each recording that is gone.
+const SMALL_FILE_BYTES: u64 = 4 << 20;
 /// How long files that the head no longer names are kept, for readers of an older head.
 const RETIRED_FILE_NANOS: i64 = 3_600_000_000_000;
 
@@ -249,6 +250,8 @@ impl<'a> Draft<'a> {
         let part = self.head.parts[number].clone();
         let rows = self.catalogue.rows_of(&part.recordings)?;
         let mut kept = Vec::with_capacity(rows.len());
+        let mut gone: HashSet<String> = HashSet::new();
+        let mut gone_before = 0;
         for mut row in rows {
             for change in change
                 .labels
@@ -264,9 +267,11 @@ impl<'a> Draft<'a> {
                 inherited.insert(row.recording, row.labels);
                 continue;
             }
+            gone_before += usize::from(row.vanished.is_some());
             if change.vanished.contains(row.recording.as_str()) {
                 row.vanished = Some(now);
             }
+            gone.extend(row.vanished.is_some().then(|| row.recording.clone()));
             kept.push(row);
         }
         if kept.is_empty() {
@@ -274,24 +279,18 @@ impl<'a> Draft<'a> {
             return Ok(());
         }
         let recordings = self.write_recordings(&part.recordings, &mut kept)?;
-        let is_gone = |name: &str| change.replaced.contains(name) || change.vanished.contains(name);
-        let is_same = change.replaced.is_empty() && change.vanished.is_empty();
-        let (topics, sections, summaries) = if is_same {
-            (part.topics, part.sections, part.summaries)
-        } else {
-            let topics = self.without(&part.topics, Table::Topics, &TopicRow::schema(), is_gone)?;
-            let schema = SectionRow::schema();
-            let sections = self.without(&part.sections, Table::Sections, &schema, is_gone)?;
-            let summaries: Vec<&PartFile> = part.summaries.iter().collect();
-            let summaries = self.write_summaries(&summaries, is_gone)?;
-            (topics, sections, summaries)
-        };
-        self.head.parts[number] = Part {
-            recordings,
-            topics,
-            sections,
-            summaries,
-        };
+        let is_gone = |name: &str| change.replaced.contains(name) || gone.contains(name);
+        let has_replaced = !change.replaced.is_empty();
+        let mut changed = Part { recordings, ..part };
+        if has_replaced || !change.vanished.is_empty() {
+            changed.topics = self.without(&changed.topics, Table::Topics, is_gone)?;
+        }
+        if has_replaced || is_much_gone(&changed, gone_before, gone.len()) {
+            changed.sections = self.without(&changed.sections, Table::Sections, is_gone)?;
+            let summaries: Vec<&PartFile> = changed.summaries.iter().collect();
+            changed.summaries = self.write_summaries(&summaries, is_gone)?;
+        }
+        self.head.parts[number] = changed;
         Ok(())
     }
 
@@ -310,11 +309,10 @@ impl<'a> Draft<'a> {
         &mut self,
         file: &PartFile,
         table: Table,
-        schema: &SchemaRef,
         is_gone: impl Fn(&str) -> bool,
     ) -> Result<PartFile, CatalogueError> {
         let store = &self.catalogue.store;
-        let batch = read_all(store, file, schema)?;
+        let batch = read_all(store, file, table)?;
         let kept = without_recordings(&batch, is_gone);
         let kept = kept.map_err(|error| bad(store, file, &error))?;
         self.write(table, &kept)
@@ -426,9 +424,17 @@ impl<'a> Draft<'a> {
     }
 }
 
+/// Whether the large files of a part, its sections and summaries, are to be written without its vanished recordings, of which there
+/// were some before. Each time their number doubles: where recordings are deleted one by one, such a file is seldom written.
+fn is_much_gone(part: &Part, before: usize, now: usize) -> bool {
+    let summaries = part.summaries.as_ref().map_or(0, |file| file.bytes);
+    let is_small = part.sections.bytes + summaries <= SMALL_FILE_BYTES;
+    now > before && (is_small || now.checked_ilog2() > before.checked_ilog2())
+}
+
 /// Whether a row replaces the known one: a different file is different, whatever its time. Only if another indexer has
 /// written since `seen`, the newer version stays.
-fn replaces(row: &RecordingRow, known: &Known, seen: Option<&StoredFile>) -> bool {
+fn replaces(row: &RecordingRow, known: &RecordingVersion, seen: Option<&StoredFile>) -> bool {
     let is_same =
         row.size == known.size && row.e_tag == known.e_tag && row.modified == known.modified;
     if is_same {

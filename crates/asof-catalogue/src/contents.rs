@@ -1,7 +1,7 @@
 //! What a catalogue holds as a whole, mostly from the bounds of its row groups.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
@@ -12,7 +12,7 @@ use crate::catalogue::Catalogue;
 use crate::error::CatalogueError;
 use crate::head::{Head, PartFile};
 use crate::reading::{self, PartReader, Reading, bounds, nulls, only_text};
-use crate::tables::text;
+use crate::tables::{Table, ints, text};
 
 /// What a catalogue holds as a whole: without any recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +44,42 @@ pub struct TopicKind {
     pub schema_hash: Option<String>,
 }
 
+/// A topic over all recordings.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TopicTotal {
+    /// Its type; of several, the first by name.
+    pub type_name: String,
+    /// Its messages, of the recordings where they are known; `None` if they are nowhere.
+    pub messages: Option<u64>,
+}
+
+impl TopicTotal {
+    /// Adds a topic of a recording.
+    pub fn note(
+        totals: &mut BTreeMap<String, TopicTotal>,
+        topic: &str,
+        type_name: &str,
+        messages: Option<u64>,
+    ) {
+        let Some(total) = totals.get_mut(topic) else {
+            let type_name = type_name.to_owned();
+            totals.insert(
+                topic.to_owned(),
+                TopicTotal {
+                    type_name,
+                    messages,
+                },
+            );
+            return;
+        };
+        if type_name < total.type_name.as_str() {
+            type_name.clone_into(&mut total.type_name);
+        }
+        let known = total.messages.into_iter().chain(messages);
+        total.messages = known.reduce(u64::saturating_add);
+    }
+}
+
 /// A table of a catalogue that is read as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CatalogueTable {
@@ -73,7 +109,7 @@ impl Catalogue {
         };
         for part in &head.parts {
             if part.recordings.rows > 0 {
-                let groups = PartReader::open(&self.store, &part.recordings)?;
+                let groups = PartReader::open(&self.store, &part.recordings, Table::Recordings)?;
                 for group in groups.groups() {
                     let all = u64::try_from(group.num_rows()).unwrap_or_default();
                     contents.vanished += all - nulls(group, "vanished").unwrap_or(all).min(all);
@@ -104,6 +140,7 @@ impl Catalogue {
             None => true,
         };
         let reading = Reading {
+            table: Table::Topics,
             columns: Some(&KIND),
             may_hold: &has_several,
             filter: None,
@@ -116,7 +153,30 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Reads these columns of a table, part by part, until `each` returns false.
+    /// Every topic with its messages. Of a row group with one topic of one type, only the numbers are read.
+    ///
+    /// # Errors
+    /// When there is no catalogue, or it cannot be read.
+    pub fn topic_totals(&self) -> Result<BTreeMap<String, TopicTotal>, CatalogueError> {
+        let mut totals = BTreeMap::new();
+        let head = self.existing_head()?;
+        let files = head.parts.iter().map(|part| &part.topics);
+        for file in files.filter(|file| file.rows > 0) {
+            let reader = PartReader::open(&self.store, file, Table::Topics)?;
+            for (number, group) in reader.groups().iter().enumerate() {
+                let only = only_kind(group);
+                let columns = &["messages", "topic", "type"][..if only.is_some() { 1 } else { 3 }];
+                let batches = reader.read_columns(number, columns);
+                for batch in batches.map_err(|error| reading::bad(&self.store, file, &error))? {
+                    note_totals(&batch, only.as_ref(), &mut totals)
+                        .map_err(|error| reading::bad(&self.store, file, &error))?;
+                }
+            }
+        }
+        Ok(totals)
+    }
+
+    /// Reads these columns of a table, one row group after the other, until `each` returns false.
     ///
     /// # Errors
     /// When there is no catalogue, or it cannot be read.
@@ -128,19 +188,20 @@ impl Catalogue {
     ) -> Result<(), CatalogueError> {
         let head: Head = self.existing_head()?;
         for part in &head.parts {
-            let file = match table {
-                CatalogueTable::Recordings => &part.recordings,
-                CatalogueTable::Topics => &part.topics,
+            let (file, table) = match table {
+                CatalogueTable::Recordings => (&part.recordings, Table::Recordings),
+                CatalogueTable::Topics => (&part.topics, Table::Topics),
             };
-            let reading = Reading {
-                columns: Some(columns),
-                may_hold: &|_| true,
-                filter: None,
-            };
-            let (batches, _) = reading::read(&self.store, file, reading)?;
-            for batch in batches {
-                if !each(batch) {
-                    return Ok(());
+            if file.rows == 0 {
+                continue;
+            }
+            let reader = PartReader::open(&self.store, file, table)?;
+            for group in 0..reader.groups().len() {
+                let batches = reader.read_columns(group, columns);
+                for batch in batches.map_err(|error| reading::bad(&self.store, file, &error))? {
+                    if !each(batch) {
+                        return Ok(());
+                    }
                 }
             }
         }
@@ -162,6 +223,30 @@ fn only_kind(group: &RowGroupMetaData) -> Option<TopicKind> {
             Some(only("schema_hash")?)
         },
     })
+}
+
+fn note_totals(
+    batch: &RecordBatch,
+    only: Option<&TopicKind>,
+    totals: &mut BTreeMap<String, TopicTotal>,
+) -> Result<(), ArrowError> {
+    let counts = ints(batch, "messages")?;
+    let count_of = |count: i64| u64::try_from(count).unwrap_or_default();
+    if let Some(only) = only {
+        let sum = counts
+            .iter()
+            .flatten()
+            .map(count_of)
+            .reduce(u64::saturating_add);
+        TopicTotal::note(totals, &only.topic, &only.type_name, sum);
+        return Ok(());
+    }
+    for (row, count) in counts.iter().enumerate() {
+        let topic = text(batch, "topic", row)?.unwrap_or_default();
+        let type_name = text(batch, "type", row)?.unwrap_or_default();
+        TopicTotal::note(totals, topic, type_name, count.map(count_of));
+    }
+    Ok(())
 }
 
 fn note_rows(batch: &RecordBatch, kinds: &mut BTreeSet<TopicKind>) -> Result<(), ArrowError> {

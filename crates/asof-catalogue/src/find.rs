@@ -12,10 +12,12 @@ use parquet::file::metadata::RowGroupMetaData;
 use crate::catalogue::Catalogue;
 use crate::error::CatalogueError;
 use crate::glob::NamePattern;
-use crate::head::Part;
+use crate::head::{Head, Part};
 use crate::predicate::Predicate;
 use crate::reading::{self, Reading, RowChoice, bounds, may_hold_problems, may_hold_text};
-use crate::tables::{RecordingRow, column, int, ints, lists, range_at, range_of, text, texts};
+use crate::tables::{
+    RecordingRow, Table, column, int, ints, lists, range_at, range_of, text, texts,
+};
 
 /// A search for recordings. All criteria must match.
 #[derive(Debug, Clone)]
@@ -63,6 +65,8 @@ pub struct Found {
     pub recordings: Vec<FoundRecording>,
     /// The cost of the search.
     pub stats: SearchStats,
+    /// The catalogue as it was searched.
+    pub head: Option<Arc<Head>>,
 }
 
 /// A matching recording.
@@ -81,6 +85,8 @@ pub struct FoundTopic {
     pub range: TimeRange,
     /// The number of its messages; `None` if only reading could count them.
     pub messages: Option<u64>,
+    /// About how many bytes its payloads have; `None` where that is not known.
+    pub bytes_estimate: Option<u64>,
 }
 
 /// The cost of a search.
@@ -102,7 +108,14 @@ const FILTER_COLUMNS: [&str; 6] = [
     "problems",
 ];
 /// The columns of topics that a search needs.
-const TOPIC_COLUMNS: [&str; 5] = ["recording", "topic", "messages", "start_ns", "end_ns"];
+const TOPIC_COLUMNS: [&str; 6] = [
+    "recording",
+    "topic",
+    "messages",
+    "bytes_estimate",
+    "start_ns",
+    "end_ns",
+];
 
 /// Parts that are read at once over a network.
 const CONCURRENT_REQUESTS: usize = 16;
@@ -119,8 +132,11 @@ impl Catalogue {
     /// # Errors
     /// When there is no catalogue, or it cannot be read.
     pub fn find(&self, search: &Search) -> Result<Found, CatalogueError> {
-        let head = self.existing_head()?;
-        let mut found = Found::default();
+        let head = Arc::new(self.existing_head()?);
+        let mut found = Found {
+            head: Some(Arc::clone(&head)),
+            ..Found::default()
+        };
         for part in self.in_all_parts(&head.parts, search)? {
             found.recordings.extend(part.recordings);
             found.stats.groups += part.stats.groups;
@@ -221,6 +237,7 @@ impl Catalogue {
         let choose = move |batch: RecordBatch| chosen(&batch, &asked, wanted.as_deref());
         let columns = FILTER_COLUMNS.len() - usize::from(!search.with_damaged);
         let reading = Reading {
+            table: Table::Recordings,
             columns: None,
             may_hold: &|group| may_hold_recording(group, search),
             filter: Some(RowChoice {
@@ -256,6 +273,7 @@ impl Catalogue {
             Some(_) => is_near(group),
         };
         let reading = Reading {
+            table: Table::Topics,
             columns: Some(&TOPIC_COLUMNS),
             may_hold: &|group| may_hold_name(group, "topic", &search.topics) && is_timely(group),
             filter: Some(RowChoice {
@@ -408,11 +426,16 @@ fn note_topics(batch: &RecordBatch, found: &mut FoundTopics) -> Result<(), Arrow
         let topic = topics.entry(topic.to_owned()).or_insert(FoundTopic {
             range: TimeRange::EMPTY,
             messages: Some(0),
+            bytes_estimate: Some(0),
         });
         topic.range = topic.range.cover(range_at(batch, row)?);
-        let messages = int(batch, "messages", row)?;
-        let messages = messages.and_then(|messages| u64::try_from(messages).ok());
-        topic.messages = topic.messages.zip(messages).map(|(sum, more)| sum + more);
+        let count = |name| -> Result<Option<u64>, ArrowError> {
+            Ok(int(batch, name, row)?.and_then(|count| u64::try_from(count).ok()))
+        };
+        let sum =
+            |sum: Option<u64>, more| sum.zip(more).map(|(sum, more)| sum.saturating_add(more));
+        topic.messages = sum(topic.messages, count("messages")?);
+        topic.bytes_estimate = sum(topic.bytes_estimate, count("bytes_estimate")?);
     }
     Ok(())
 }

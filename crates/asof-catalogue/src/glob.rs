@@ -1,8 +1,11 @@
 //! Names, and globs of names.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
+use aho_corasick::AhoCorasick;
 use globset::{Glob, GlobSet};
 
 /// A name, or a glob that matches several: `/tf`, `/camera/*`, `r[1-4]`.
@@ -89,6 +92,86 @@ impl NamePattern {
     }
 }
 
+/// Several patterns, which match a name together: in about the time of the name, however many there are.
+#[derive(Debug, Clone)]
+pub struct NamePatterns {
+    all: Arc<[NamePattern]>,
+    /// The patterns of each text.
+    by_text: Arc<HashMap<String, Vec<usize>>>,
+    /// The globs that only match names which contain one of these texts.
+    needles: Option<AhoCorasick>,
+    /// The pattern of each needle.
+    of_needle: Arc<[usize]>,
+    /// The globs without such a text.
+    anywhere: Arc<[usize]>,
+}
+
+impl NamePatterns {
+    /// The patterns, in order.
+    pub fn as_slice(&self) -> &[NamePattern] {
+        &self.all
+    }
+
+    /// Whether one of them matches this name.
+    pub fn is_match(&self, name: &str) -> bool {
+        self.matches(name).next().is_some()
+    }
+
+    /// The positions of those that match this name, in no order; one may come more than once.
+    pub fn matches<'a>(&'a self, name: &'a str) -> impl Iterator<Item = usize> + 'a {
+        let exact = self.by_text.get(name).into_iter().flatten().copied();
+        let found = self.needles.as_ref();
+        let found = found.map(|needles| needles.find_overlapping_iter(name));
+        let found = found.into_iter().flatten();
+        let found = found.map(|needle| self.of_needle[needle.pattern()]);
+        let globs = found.chain(self.anywhere.iter().copied());
+        exact.chain(globs.filter(|&at| self.all[at].is_match(name)))
+    }
+}
+
+impl FromIterator<NamePattern> for NamePatterns {
+    fn from_iter<T: IntoIterator<Item = NamePattern>>(patterns: T) -> Self {
+        let all: Arc<[NamePattern]> = patterns.into_iter().collect();
+        let mut by_text: HashMap<String, Vec<usize>> = HashMap::new();
+        let (mut texts, mut of_needle, mut anywhere) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, pattern) in all.iter().enumerate() {
+            by_text.entry(pattern.text.clone()).or_default().push(at);
+            if pattern.glob.is_none() || pattern.is_exact() {
+                continue;
+            }
+            match needle_of(&pattern.text) {
+                "" => anywhere.push(at),
+                text => {
+                    texts.push(text);
+                    of_needle.push(at);
+                }
+            }
+        }
+        let needles = AhoCorasick::new(&texts).ok();
+        if needles.is_none() {
+            anywhere.append(&mut of_needle);
+        }
+        let (of_needle, anywhere) = (of_needle.into(), anywhere.into());
+        NamePatterns {
+            by_text: by_text.into(),
+            needles,
+            of_needle,
+            anywhere,
+            all,
+        }
+    }
+}
+
+/// The longest text that every name has which a glob matches; empty if none is known.
+fn needle_of(glob: &str) -> &str {
+    // What is within brackets and braces is one of several; the rest is not looked at.
+    let end = glob.find(['[', '{', '\\']).unwrap_or(glob.len());
+    let runs = glob[..end].split(['*', '?']);
+    // Two asterisks stand for folders with their slashes.
+    let runs = runs.map(|run| run.trim_matches('/'));
+    runs.max_by_key(|run| run.len()).unwrap_or_default()
+}
+
 impl FromStr for NamePattern {
     type Err = std::convert::Infallible;
 
@@ -126,6 +209,74 @@ mod tests {
             assert!(found.is_match(&text) && !found.is_match("/tf"));
         }
         assert!(pattern("{a,{b,{c,d}}}").is_match("d"));
+    }
+
+    #[test]
+    fn many_patterns_match_what_each_of_them_matches() {
+        let texts = [
+            "/tf",
+            "/tf*",
+            "*",
+            "**/tf",
+            "/a/**/b",
+            "/camera/*/image",
+            "{/a,/b}/x",
+            "/x[0-9]",
+            "/odd[name",
+            "*left*",
+            "?",
+            "/tf",
+            "a\\*b*",
+        ];
+        let names = [
+            "/tf",
+            "tf",
+            "/tf_static",
+            "/a/b",
+            "/a/x/b",
+            "/camera/left/image",
+            "/b/x",
+            "/x7",
+            "/odd[name",
+            "",
+            "/",
+            "a*b",
+            "x",
+        ];
+        for count in 0..=texts.len() {
+            let some: Vec<NamePattern> = texts[..count].iter().map(|text| pattern(text)).collect();
+            let together: NamePatterns = some.iter().cloned().collect();
+            for name in names {
+                let mut found: Vec<usize> = together.matches(name).collect();
+                found.sort_unstable();
+                found.dedup();
+                let each = some.iter().enumerate();
+                let each = each.filter(|(_, pattern)| pattern.is_match(name));
+                let each: Vec<usize> = each.map(|(at, _)| at).collect();
+                assert_eq!(found, each, "{name:?} {:?}", &texts[..count]);
+                assert_eq!(together.is_match(name), !each.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn globs_are_only_tried_on_names_that_they_may_match() {
+        for scale in [1, 4, 16] {
+            let count = 10 * scale;
+            let globs: NamePatterns = (0..count)
+                .map(|at| NamePattern::new(&format!("/robot*/joint_{at}_*")))
+                .collect();
+            assert!(globs.anywhere.is_empty());
+            let tried: usize = (0..count)
+                .map(|at| {
+                    let name = format!("/robot1/joint_{at}_state");
+                    assert_eq!(globs.matches(&name).collect::<Vec<_>>(), [at]);
+                    let needles = globs.needles.as_ref().expect("needles");
+                    needles.find_overlapping_iter(&name).count()
+                })
+                .sum();
+            assert_eq!(tried, count);
+        }
     }
 
     #[test]

@@ -11,12 +11,12 @@ use asof_formats::{Store, StoredFile};
 use crate::error::CatalogueError;
 use crate::head::{Head, PartFile};
 use crate::reading::{self, Reading};
-use crate::tables::{column, int, text};
+use crate::tables::{Table, column, int, text};
 use arrow_array::Array as _;
 
 /// A recording and its version in the catalogue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct RecordingVersion {
     pub recording: String,
     pub e_tag: Option<String>,
     pub size: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Known {
     pub is_vanished: bool,
 }
 
-impl Known {
+impl RecordingVersion {
     /// Whether a listed file is the version that was indexed.
     pub fn is_current(&self, file: &StoredFile) -> bool {
         self.is_indexed && !self.is_vanished && self.is_version_of(file)
@@ -36,8 +36,8 @@ impl Known {
     }
 }
 
-impl From<&Known> for StoredFile {
-    fn from(known: &Known) -> Self {
+impl From<&RecordingVersion> for StoredFile {
+    fn from(known: &RecordingVersion) -> Self {
         StoredFile {
             path: known.recording.clone(),
             size: known.size,
@@ -59,11 +59,15 @@ const COLUMNS: [&str; 6] = [
 
 /// A cache of parts, which never change.
 #[derive(Debug, Default)]
-pub(crate) struct KnownParts(Mutex<HashMap<String, Arc<Vec<Known>>>>);
+pub(crate) struct KnownParts(Mutex<HashMap<String, Arc<Vec<RecordingVersion>>>>);
 
 impl KnownParts {
     /// The recordings of each part of a head, in the head's order.
-    pub fn of(&self, store: &Store, head: &Head) -> Result<Vec<Arc<Vec<Known>>>, CatalogueError> {
+    pub fn of(
+        &self,
+        store: &Store,
+        head: &Head,
+    ) -> Result<Vec<Arc<Vec<RecordingVersion>>>, CatalogueError> {
         let known = |file: &PartFile| {
             self.0
                 .lock()
@@ -86,8 +90,9 @@ impl KnownParts {
     }
 }
 
-fn read(store: &Store, file: &PartFile) -> Result<Vec<Known>, CatalogueError> {
+fn read(store: &Store, file: &PartFile) -> Result<Vec<RecordingVersion>, CatalogueError> {
     let reading = Reading {
+        table: Table::Recordings,
         columns: Some(&COLUMNS),
         may_hold: &|_| true,
         filter: None,
@@ -102,9 +107,9 @@ fn read(store: &Store, file: &PartFile) -> Result<Vec<Known>, CatalogueError> {
     Ok(all)
 }
 
-fn known_at(batch: &RecordBatch, row: usize) -> Result<Known, ArrowError> {
+fn known_at(batch: &RecordBatch, row: usize) -> Result<RecordingVersion, ArrowError> {
     let is_set = |name| Ok::<_, ArrowError>(column(batch, name)?.is_valid(row));
-    Ok(Known {
+    Ok(RecordingVersion {
         recording: text(batch, "recording", row)?
             .unwrap_or_default()
             .to_owned(),

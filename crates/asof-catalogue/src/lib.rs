@@ -54,14 +54,14 @@ mod tables;
 
 pub use catalogue::{Catalogue, FOLDER};
 pub use commit::{Changes, LabelChange};
-pub use contents::{CatalogueTable, Contents, TopicKind};
+pub use contents::{CatalogueTable, Contents, TopicKind, TopicTotal};
 pub use days::{NotADay, since, until};
 pub use error::CatalogueError;
 pub use find::{Found, FoundRecording, FoundTopic, Search, SearchStats};
-pub use glob::NamePattern;
+pub use glob::{NamePattern, NamePatterns};
 pub use head::{Head, Part, PartFile, Retired};
 pub use index::{IndexEvent, IndexOptions, IndexRun, Indexer};
-pub use opening::CataloguedRecording;
+pub use opening::{CataloguedRecording, SummaryOpener};
 pub use pattern::{KeyPattern, PatternError};
 pub use predicate::{Predicate, PredicateError};
 pub use tables::{

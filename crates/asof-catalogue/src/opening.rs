@@ -20,7 +20,7 @@ use crate::find::{Found, near};
 use crate::head::Head;
 use crate::reading::{self, Reading};
 use crate::summaries::Summaries;
-use crate::tables::{RecordingRow, SchemaRow, int, text};
+use crate::tables::{RecordingRow, SchemaRow, Table, int, text};
 
 /// A recording whose summary comes from the catalogue: topics, times and counts are known without opening it. The topics of all
 /// recordings of a search are read when the first of their summaries is asked for.
@@ -42,12 +42,20 @@ struct Opened {
     /// The recordings, with their time ranges.
     ranges: HashMap<String, TimeRange>,
     channels: OnceLock<Result<Mutex<Channels>, CatalogueError>>,
-    root: Arc<Store>,
-    options: OpenOptions,
     newest: Arc<OpenRecordings>,
+    head: Arc<Head>,
+    opener: SummaryOpener,
+}
+
+/// Opens recordings that a catalogue describes from the bytes that it has of them: without a request, or a look at the disk.
+///
+/// It keeps to the catalogue as it was when this was made.
+pub struct SummaryOpener {
+    generation: u64,
+    root: Arc<Store>,
     catalogue: Arc<Store>,
-    head: Head,
     summaries: Summaries,
+    options: OpenOptions,
 }
 
 /// The channels of recordings, by recording.
@@ -78,16 +86,16 @@ impl Catalogue {
         found: &Found,
         options: &OpenOptions,
     ) -> Result<Vec<CataloguedRecording>, CatalogueError> {
-        let head = self.existing_head()?;
+        let head = match &found.head {
+            Some(head) => Arc::clone(head),
+            None => Arc::new(self.existing_head()?),
+        };
         let rows = found.recordings.iter().map(|found| &found.row);
         let shared = Arc::new(Opened {
             ranges: rows.map(|row| (row.recording.clone(), row.range)).collect(),
             channels: OnceLock::new(),
-            catalogue: Arc::clone(&self.store),
-            summaries: Summaries::of(&head),
+            opener: self.opener_at(&head, options),
             head,
-            root: Arc::clone(&self.root),
-            options: options.clone(),
             newest: Arc::clone(&self.opened),
         });
         let readable = found.recordings.iter().map(|found| &found.row);
@@ -106,6 +114,24 @@ impl Catalogue {
             opened: Mutex::new(Weak::<asof_formats::McapFile>::new()),
         };
         Ok(readable.map(recording).collect())
+    }
+
+    /// What opens single recordings as the catalogue describes them.
+    ///
+    /// # Errors
+    /// When there is no catalogue, or it cannot be read.
+    pub fn opener(&self, options: &OpenOptions) -> Result<SummaryOpener, CatalogueError> {
+        Ok(self.opener_at(&self.existing_head()?, options))
+    }
+
+    fn opener_at(&self, head: &Head, options: &OpenOptions) -> SummaryOpener {
+        SummaryOpener {
+            generation: head.generation,
+            root: Arc::clone(&self.root),
+            catalogue: Arc::clone(&self.store),
+            summaries: Summaries::of(head),
+            options: options.clone(),
+        }
     }
 
     /// The message definitions in the catalogue, by the hashes of [`TopicKind`](crate::TopicKind)s.
@@ -141,7 +167,7 @@ impl Opened {
     fn read_channels(&self) -> Result<Channels, CatalogueError> {
         let mut schemas = HashMap::new();
         for file in &self.head.schemas {
-            schemas.extend(by_hash(schemas_of(&self.catalogue, file)?));
+            schemas.extend(by_hash(schemas_of(&self.opener.catalogue, file)?));
         }
         let is_near = near(Some(self.ranges.values().copied()));
         let mut known = KnownChannels {
@@ -149,16 +175,18 @@ impl Opened {
             channels: HashMap::new(),
         };
         let mut channels = Channels::new();
+        let store = &self.opener.catalogue;
         for part in &self.head.parts {
             let reading = Reading {
+                table: Table::Topics,
                 columns: Some(&COLUMNS),
                 may_hold: &|group| is_near(group),
                 filter: None,
             };
-            let (batches, _) = reading::read(&self.catalogue, &part.topics, reading)?;
+            let (batches, _) = reading::read(store, &part.topics, reading)?;
             for batch in &batches {
                 (known.note(batch, &self.ranges, &mut channels))
-                    .map_err(|error| reading::bad(&self.catalogue, &part.topics, &error))?;
+                    .map_err(|error| reading::bad(store, &part.topics, &error))?;
             }
         }
         Ok(channels)
@@ -274,7 +302,7 @@ impl CataloguedRecording {
         self.verify()?;
         let told = |error: SourceError| outdated(&self.place, &error.to_string());
         let newest = &self.shared.newest.0;
-        let recording = self.shared.open(&self.file).map_err(told)?;
+        let recording = self.shared.opener.open(&self.file).map_err(told)?;
         let recording: Arc<dyn Source> = Arc::from(recording);
         *opened = Arc::downgrade(&recording);
         let mut newest = newest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -299,18 +327,29 @@ impl CataloguedRecording {
     }
 }
 
-impl Opened {
-    /// Opens a recording; over a network, from the bytes that the catalogue has of it.
-    fn open(&self, file: &StoredFile) -> Result<Box<dyn Source>, SourceError> {
-        if !self.root.is_remote() {
-            return self.root.open(file, &self.options);
-        }
+impl SummaryOpener {
+    /// The [generation](Head::generation) of the catalogue. Versions of recordings that another one names have other bytes.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Opens this version of a recording. Whether the file is still this version shows when more of it is read.
+    ///
+    /// # Errors
+    /// As [`asof_formats::open`].
+    pub fn open(&self, file: &StoredFile) -> Result<Box<dyn Source>, SourceError> {
         let pieces = self.summaries.pieces(&self.catalogue, &file.path);
         let pieces = pieces.unwrap_or_else(|error| {
             tracing::warn!(%error, "the catalogue's copy of a summary cannot be read; it is read from the recording");
             Vec::new()
         });
         self.root.open_known(file, pieces, &self.options)
+    }
+}
+
+impl std::fmt::Debug for SummaryOpener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SummaryOpener({})", self.root.address())
     }
 }
 
@@ -381,7 +420,7 @@ impl Source for CataloguedRecording {
     }
 
     fn verify(&self) -> Result<(), SourceError> {
-        match self.shared.root.is_version(&self.file) {
+        match self.shared.opener.root.is_version(&self.file) {
             Ok(true) => Ok(()),
             Ok(false) => Err(outdated(&self.place, "it has changed since it was indexed")),
             Err(error) => Err(outdated(&self.place, &error.to_string())),
@@ -401,6 +440,10 @@ impl Index for CataloguedRecording {
 
     fn log_times(&self, topic: &str, range: TimeRange) -> Result<Option<Vec<Stamp>>, SourceError> {
         self.ask(|opened| opened.log_times(topic, range))
+    }
+
+    fn payload_estimates(&self) -> Result<Vec<(Arc<Channel>, u64)>, SourceError> {
+        self.ask(|opened| opened.payload_estimates())
     }
 
     fn sections(&self) -> Vec<SectionEntry> {

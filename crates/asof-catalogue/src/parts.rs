@@ -42,7 +42,7 @@ pub(crate) fn write_summaries(
     let mut writer = writer(Table::Summaries, SummaryRow::schema()).map_err(unwritten)?;
     let mut rows = 0;
     for file in files {
-        let reader = PartReader::open(store, file)?;
+        let reader = PartReader::open(store, file, Table::Summaries)?;
         for group in 0..reader.groups().len() {
             for batch in reader
                 .read_group(group)

@@ -3,8 +3,8 @@
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use arrow_array::{BooleanArray, RecordBatch};
-use arrow_schema::{ArrowError, SchemaRef};
+use arrow_array::{BooleanArray, RecordBatch, new_null_array};
+use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use asof_formats::{Storage, Store};
 use bytes::Bytes;
@@ -20,9 +20,12 @@ use parquet::file::statistics::Statistics;
 
 use crate::error::CatalogueError;
 use crate::head::PartFile;
+use crate::tables::Table;
 
 /// What to read of a file.
 pub(crate) struct Reading<'a> {
+    /// The table that the file is a part of.
+    pub table: Table,
     /// The columns; `None` for all.
     pub columns: Option<&'a [&'a str]>,
     /// Whether a row group can hold a match.
@@ -52,29 +55,54 @@ pub(crate) struct Groups {
 pub(crate) fn read_all(
     store: &Store,
     file: &PartFile,
-    schema: &SchemaRef,
+    table: Table,
 ) -> Result<RecordBatch, CatalogueError> {
     let everything = Reading {
+        table,
         columns: None,
         may_hold: &|_| true,
         filter: None,
     };
     let (batches, _) = read(store, file, everything)?;
-    concat_batches(schema, &batches).map_err(|error| bad(store, file, &error))
+    concat_batches(&table.schema(), &batches).map_err(|error| bad(store, file, &error))
+}
+
+/// Rows with the columns of a schema; those that a file of an earlier version lacks are null.
+fn whole(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let column = |field: &Arc<Field>| match batch.column_by_name(field.name()) {
+        Some(column) => Arc::clone(column),
+        None => new_null_array(field.data_type(), batch.num_rows()),
+    };
+    let columns = schema.fields().iter().map(column).collect();
+    RecordBatch::try_new(Arc::clone(schema), columns)
+}
+
+/// The schema of some columns, in the order of the table.
+fn schema_of(table: Table, columns: Option<&[&str]>) -> SchemaRef {
+    let all = table.schema();
+    let Some(columns) = columns else { return all };
+    let fields = all.fields().iter().cloned();
+    let wanted = fields.filter(|field| columns.contains(&field.name().as_str()));
+    Arc::new(Schema::new(wanted.collect::<Vec<_>>()))
 }
 
 /// A file whose row groups are read one at a time.
 pub(crate) struct PartReader {
+    table: Table,
     bytes: PartBytes,
     metadata: ArrowReaderMetadata,
 }
 
 impl PartReader {
-    pub fn open(store: &Store, file: &PartFile) -> Result<Self, CatalogueError> {
+    pub fn open(store: &Store, file: &PartFile, table: Table) -> Result<Self, CatalogueError> {
         let bytes = PartBytes(Arc::from(store.storage(&file.file, file.bytes)?));
         let metadata = ArrowReaderMetadata::load(&bytes, ArrowReaderOptions::default());
         let metadata = metadata.map_err(|error| bad(store, file, &error))?;
-        Ok(PartReader { bytes, metadata })
+        Ok(PartReader {
+            table,
+            bytes,
+            metadata,
+        })
     }
 
     pub fn groups(&self) -> &[RowGroupMetaData] {
@@ -82,14 +110,29 @@ impl PartReader {
     }
 
     pub fn read_group(&self, group: usize) -> Result<Vec<RecordBatch>, ParquetError> {
+        self.read_columns(group, &[])
+    }
+
+    /// Some columns of a group; all without any. Those that the file was written without are null.
+    pub fn read_columns(
+        &self,
+        group: usize,
+        columns: &[&str],
+    ) -> Result<Vec<RecordBatch>, ParquetError> {
         let (bytes, metadata) = (self.bytes.clone(), self.metadata.clone());
-        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, metadata);
+        let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, metadata);
+        if !columns.is_empty() {
+            let mask = ProjectionMask::columns(builder.parquet_schema(), columns.iter().copied());
+            builder = builder.with_projection(mask);
+        }
+        let schema = schema_of(self.table, (!columns.is_empty()).then_some(columns));
         let reader = builder.with_row_groups(vec![group]).build()?;
-        Ok(reader.collect::<Result<Vec<_>, _>>()?)
+        let batches = reader.map(|batch| whole(&schema, &batch?));
+        Ok(batches.collect::<Result<Vec<_>, _>>()?)
     }
 }
 
-/// Reads the wanted part of a file.
+/// Reads the wanted part of a file. Columns that it was written without are null.
 pub(crate) fn read(
     store: &Store,
     file: &PartFile,
@@ -120,6 +163,7 @@ fn read_from(
     if wanted.is_empty() {
         return Ok((Vec::new(), counted));
     }
+    let schema = schema_of(reading.table, reading.columns);
     let descriptor = Arc::clone(builder.metadata())
         .file_metadata()
         .schema_descr_ptr();
@@ -135,8 +179,8 @@ fn read_from(
             columns.iter().copied(),
         ));
     }
-    let batches = builder.build()?.collect::<Result<Vec<_>, _>>()?;
-    Ok((batches, counted))
+    let batches = builder.build()?.map(|batch| whole(&schema, &batch?));
+    Ok((batches.collect::<Result<Vec<_>, _>>()?, counted))
 }
 
 pub(crate) fn bad(store: &Store, file: &PartFile, error: &dyn std::error::Error) -> CatalogueError {
@@ -252,5 +296,42 @@ impl Read for From {
         buffer[..bytes.len()].copy_from_slice(&bytes);
         self.at += bytes.len() as u64;
         Ok(bytes.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::Array;
+
+    use super::*;
+    use crate::tables::TopicRow;
+
+    #[test]
+    fn rows_of_an_earlier_version_are_without_the_columns_that_it_lacks() {
+        let schema = TopicRow::schema();
+        let row = TopicRow {
+            recording: "a.mcap".to_owned(),
+            topic: "/tf".to_owned(),
+            type_name: String::new(),
+            schema_hash: None,
+            encoding: String::new(),
+            schema_encoding: String::new(),
+            messages: Some(2),
+            bytes: None,
+            bytes_estimate: Some(7),
+            range: asof_core::TimeRange::EMPTY,
+        };
+        let now = TopicRow::batch([&row]).expect("rows");
+        let columns: Vec<usize> = (0..schema.fields().len() - 1).collect();
+        let earlier = now.project(&columns).expect("columns");
+        let some = schema_of(Table::Topics, Some(&["bytes_estimate", "topic"]));
+        for (rows, is_known) in [(earlier, false), (now, true)] {
+            for schema in [&schema, &some] {
+                let rows = whole(schema, &rows).expect("rows");
+                assert_eq!(rows.schema_ref(), schema);
+                let bytes = rows.column_by_name("bytes_estimate").expect("a column");
+                assert_eq!(bytes.is_valid(0), is_known);
+            }
+        }
     }
 }

@@ -8,7 +8,7 @@ use asof_formats::{FilePiece, Store};
 use crate::error::CatalogueError;
 use crate::head::{Head, PartFile};
 use crate::reading::{PartReader, bad, may_hold_text};
-use crate::tables::SummaryRow;
+use crate::tables::{SummaryRow, Table};
 
 /// The summaries of a catalogue. They are read as recordings are opened, a row group at a time.
 pub(crate) struct Summaries(Mutex<State>);
@@ -50,7 +50,7 @@ impl Summaries {
         for (part, reader) in files {
             let reader = match reader {
                 Some(reader) => reader,
-                None => reader.insert(PartReader::open(store, part)?),
+                None => reader.insert(PartReader::open(store, part, Table::Summaries)?),
             };
             let name = recording.as_bytes();
             for number in 0..reader.groups().len() {

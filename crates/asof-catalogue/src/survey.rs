@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use asof_core::{Channel, SourceError, Stamp, Summary, TimeRange};
-use asof_formats::{FilePiece, OpenOptions, Recording, SectionEntry, Store, StoredFile};
+use asof_core::{Channel, Source, SourceError, Stamp, Summary, TimeRange};
+use asof_formats::{FilePiece, OpenOptions, SectionEntry, Store, StoredFile};
 
 use crate::pattern::KeyPattern;
 use crate::tables::{
@@ -68,7 +68,7 @@ pub(crate) fn survey(
 
 fn opened(
     mut row: RecordingRow,
-    recording: &dyn Recording,
+    recording: &dyn Source,
     pieces: Vec<FilePiece>,
     now: Stamp,
 ) -> IndexedRecording {
@@ -92,7 +92,12 @@ fn opened(
     let problems = summary.problems.iter().take(MAX_PROBLEMS);
     row.problems.extend(problems.map(ProblemRow::from));
     row.settle();
-    let topics = topics_of(&row.recording, &summary, &sections);
+    // A file whose indexes cannot be read has problems that are met when it is read.
+    let sizes = recording.payload_estimates().unwrap_or_default();
+    let sizes = sizes
+        .iter()
+        .map(|(channel, bytes)| (Arc::as_ptr(channel), *bytes));
+    let topics = topics_of(&row.recording, &summary, &sections, &sizes.collect());
     let schemas = schemas_of(&summary);
     let sections = sections.into_iter().enumerate();
     let sections = sections.map(|(number, section)| section_row(&row.recording, number, section));
@@ -106,7 +111,12 @@ fn opened(
 }
 
 /// The topics of a recording: a row for each combination of topic, type and encoding.
-fn topics_of(recording: &str, summary: &Summary, sections: &[SectionEntry]) -> Vec<TopicRow> {
+fn topics_of(
+    recording: &str,
+    summary: &Summary,
+    sections: &[SectionEntry],
+    sizes: &HashMap<*const Channel, u64>,
+) -> Vec<TopicRow> {
     let ranges = ranges_of(sections);
     let mut rows: BTreeMap<(&str, Option<String>, &str), TopicRow> = BTreeMap::new();
     let mut hashes: HashMap<*const asof_core::Schema, String> = HashMap::new();
@@ -143,10 +153,25 @@ fn topics_of(recording: &str, summary: &Summary, sections: &[SectionEntry]) -> V
                 .unwrap_or_default(),
             messages: Some(0),
             bytes: None,
+            bytes_estimate: Some(0),
             range: TimeRange::EMPTY,
         });
-        row.messages = row.messages.zip(entry.messages).map(|(a, b)| a + b);
+        let bytes = match entry.messages {
+            Some(0) => Some(0),
+            _ => sizes.get(&Arc::as_ptr(&entry.channel)).copied(),
+        };
+        row.bytes_estimate = row
+            .bytes_estimate
+            .zip(bytes)
+            .map(|(a, b)| a.saturating_add(b));
+        row.messages = row
+            .messages
+            .zip(entry.messages)
+            .map(|(a, b)| a.saturating_add(b));
         row.range = row.range.cover(range);
+    }
+    for row in rows.values_mut().filter(|row| row.messages == Some(0)) {
+        row.bytes = Some(0);
     }
     rows.into_values().collect()
 }
@@ -220,7 +245,7 @@ fn summary_row(
 }
 
 /// The metadata of a recording: robot, site, date, and everything else that is short enough as tags.
-fn metadata_of(recording: &dyn Recording) -> Result<BTreeMap<String, String>, SourceError> {
+fn metadata_of(recording: &dyn Source) -> Result<BTreeMap<String, String>, SourceError> {
     let mut said = BTreeMap::new();
     for entry in recording
         .summary()

@@ -540,6 +540,37 @@ fn recordings_that_were_found_are_opened_when_they_are_read_and_not_before() {
 }
 
 #[test]
+fn a_recording_on_disk_is_opened_by_what_the_catalogue_has_of_it() {
+    let fleet = Fleet::new();
+    fleet.record("a.mcap", 1, &["/tf", "/odom"]);
+    fleet.index();
+    let head = fleet.catalogue().existing_head().expect("a head");
+    let kept = head.parts[0].summaries.as_ref().map(|file| file.rows);
+    assert_eq!(kept, Some(1));
+
+    // The file keeps its size and its time, and its summary is overwritten.
+    let path = fleet.path("a.mcap");
+    let opened = asof_formats::open(&path).expect("opens").summary();
+    let (bytes, modified) = (
+        fs::read(&path).expect("a file"),
+        fs::metadata(&path).and_then(|found| found.modified()),
+    );
+    let summary = bytes.len() / 2;
+    let rest = vec![0; bytes.len() - summary];
+    fs::write(&path, [&bytes[..summary], &rest].concat()).expect("written");
+    let file = fs::File::options().write(true).open(&path).expect("a file");
+    file.set_modified(modified.expect("a time")).expect("set");
+    let catalogue = fleet.catalogue();
+    let found = catalogue.find(&Search::default()).expect("found");
+    let all = catalogue.open_found(&found, &asof_formats::OpenOptions::default());
+    let all = all.expect("a catalogue");
+    let sections = asof_core::Index::sections(&all[0]);
+    assert!(all[0].is_open() && !sections.is_empty());
+    let known = asof_core::Source::summary(&all[0]);
+    assert_eq!(known.messages, opened.messages);
+}
+
+#[test]
 fn what_a_catalogue_holds_is_the_same_from_bounds_and_from_rows() {
     let fleet = Fleet::new();
     let catalogue = fleet.catalogue();

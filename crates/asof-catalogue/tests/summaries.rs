@@ -1,110 +1,12 @@
 //! Recordings on a server that are opened by what the catalogue has of them.
 
-#[allow(dead_code, reason = "not every test makes recordings in every way")]
-mod fleet;
-#[path = "../../asof-formats/tests/common/server.rs"]
-#[allow(
-    dead_code,
-    reason = "the server can do more than these tests ask of it"
-)]
-mod server;
+mod served;
 
-use std::sync::Arc;
-
-use asof_catalogue::{
-    Catalogue, CataloguedRecording, Changes, IndexedRecording, Search, SummaryRow,
-};
-use asof_core::{Index, Query, Source as _};
-use asof_formats::{MappedFile, OpenOptions, Store, StoredFile};
-use fleet::{Fleet, now, write};
-use server::Server;
-
-const NAMES: [&str; 3] = ["/a.mcap", "/b.mcap", "/c.mcap"];
-
-/// Three recordings on a server, and their catalogue, which lies on disk.
-struct Served {
-    server: Arc<Server>,
-    catalogue: Catalogue,
-    _fleet: Fleet,
-}
-
-/// What an indexer writes down of a recording on a server.
-fn surveyed(root: &Store, name: &str, size: u64) -> IndexedRecording {
-    let file = StoredFile {
-        path: name.to_owned(),
-        size,
-        modified: None,
-        e_tag: Some("\"1\"".to_owned()),
-    };
-    let opened = root.open_noting(&file, &OpenOptions::default());
-    let (_, pieces) = opened.expect("it opens");
-    let mut indexed = Fleet::surveyed(name, 100);
-    indexed.row.size = size;
-    indexed.row.e_tag = file.e_tag;
-    indexed.row.modified = None;
-    indexed.summary = Some(SummaryRow {
-        recording: name.to_owned(),
-        pieces,
-    });
-    indexed
-}
-
-impl Served {
-    fn new() -> Self {
-        let fleet = Fleet::new();
-        let bytes = NAMES.map(|name| {
-            let name = name.trim_start_matches('/');
-            fleet.record(name, 100, &["/tf", "/scan"]);
-            std::fs::read(fleet.path(name)).expect("a recording")
-        });
-        let sizes: Vec<u64> = bytes.iter().map(|bytes| bytes.len() as u64).collect();
-        let (server, address) = Server::with_files(NAMES.into_iter().zip(bytes)).start();
-        let root = Store::at(address.trim_end_matches("run")).expect("an address");
-        let beside = Store::at(fleet.path("catalogue")).expect("a folder");
-        let catalogue = Catalogue::elsewhere(root, beside);
-        for (name, size) in NAMES.iter().zip(sizes) {
-            // A part each, so that there is something to put together.
-            let name = name.trim_start_matches('/');
-            let indexed = surveyed(catalogue.root(), name, size);
-            write(&catalogue, vec![indexed]);
-        }
-        Served {
-            server,
-            catalogue,
-            _fleet: fleet,
-        }
-    }
-
-    fn recordings(&self) -> Vec<CataloguedRecording> {
-        let found = self
-            .catalogue
-            .find(&Search::default())
-            .expect("a catalogue");
-        let opened = self.catalogue.open_found(&found, &OpenOptions::default());
-        opened.expect("a catalogue")
-    }
-
-    fn put(&self, name: &str, bytes: Option<Vec<u8>>) {
-        let mut files = self.server.files.lock().expect("no panic");
-        match bytes {
-            Some(bytes) => files.insert(
-                name.to_owned(),
-                (MappedFile::from_bytes(name, bytes.into()), 2),
-            ),
-            None => files.remove(name),
-        };
-    }
-}
-
-fn counted(recording: &CataloguedRecording) -> Result<usize, String> {
-    let batches = recording.read(&Query::all());
-    let batches = batches.map_err(|error| error.to_string())?;
-    let mut messages = 0;
-    for batch in batches {
-        messages += batch.map_err(|error| error.to_string())?.len();
-    }
-    Ok(messages)
-}
+use asof_catalogue::{Changes, SummaryRow};
+use asof_core::{Index as _, Source as _};
+use asof_formats::FilePiece;
+use served::fleet::{Fleet, now, write};
+use served::{NAMES, Served, counted, surveyed};
 
 /// Opens all recordings, and says how many requests that took.
 fn requests_to_open(served: &Served) -> u64 {
@@ -159,6 +61,57 @@ fn summaries_outlive_labels_compaction_and_the_recordings_beside_them() {
     assert_eq!(head.tables.summaries.len(), 1);
 }
 
+/// Bytes that do not get smaller.
+fn noise(seed: u64, count: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let byte = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    std::iter::repeat_with(byte).take(count).collect()
+}
+
+#[test]
+fn recordings_that_go_one_by_one_do_not_rewrite_the_large_files_each_time() {
+    let fleet = Fleet::in_memory();
+    let catalogue = fleet.catalogue();
+    let name = |part: u64, number: u64| format!("{part}-{number}.mcap");
+    for part in 0..8 {
+        let recording = |number| {
+            let mut indexed = Fleet::surveyed(&name(part, number), 10);
+            let size = if part == 0 { 2_200_000 } else { 100 };
+            let bytes = noise(part * 4 + number, size).into();
+            let pieces = vec![FilePiece { offset: 0, bytes }];
+            let recording = name(part, number);
+            indexed.summary = Some(SummaryRow { recording, pieces });
+            indexed
+        };
+        write(&catalogue, (0..4).map(recording).collect());
+    }
+    let mut summaries = Vec::new();
+    for number in 0..3 {
+        let changes = Changes {
+            vanished: vec![name(0, number)],
+            ..Changes::default()
+        };
+        let head = catalogue.commit(&changes, now()).expect("it is written");
+        assert_eq!(head.parts[0].topics.rows, 3 - number);
+        let file = head.parts[0].summaries.clone().expect("summaries");
+        summaries.push((file.rows, file.file));
+    }
+    assert_eq!((summaries[0].0, summaries[1].0), (3, 2));
+    assert_eq!(summaries[1], summaries[2], "the large file stays");
+
+    let head = catalogue.compact(now()).expect("it is put together");
+    let [only] = &head.parts[..] else {
+        panic!("{:?}", head.parts);
+    };
+    let rows = only.summaries.as_ref().map(|file| file.rows);
+    assert_eq!((only.recordings.rows, rows), (32, Some(29)));
+}
+
 #[test]
 fn a_recording_that_is_not_what_was_indexed_is_told_when_it_is_read() {
     let served = Served::new();
@@ -176,11 +129,8 @@ fn a_recording_that_is_not_what_was_indexed_is_told_when_it_is_read() {
 #[test]
 fn without_a_summary_in_the_catalogue_the_recording_is_asked() {
     let served = Served::new();
-    let mut indexed = surveyed(served.catalogue.root(), "a.mcap", {
-        let files = served.server.files.lock().expect("no panic");
-        let (file, _) = &files["/a.mcap"];
-        asof_formats::Storage::size(file)
-    });
+    let size = served.bytes_of("/a.mcap").len() as u64;
+    let mut indexed = surveyed(served.catalogue.root(), "a.mcap", size);
     indexed.summary = None;
     indexed.row.modified = Some(now());
     write(&served.catalogue, vec![indexed]);

@@ -4,19 +4,17 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use asof::export::ReportingDecoders;
-use asof::formats::Recording;
-use asof::text::shown;
-use asof::{Batch, Query, Stamp, When};
+use asof::rows::{Column, MessageRows, MessageWriter, RowForm, write_columns};
+use asof::text::{age, shown};
+use asof::{Batch, Query, Source, Stamp, When};
 use clap::Args;
 use serde::de::IgnoredAny;
 
 use super::Outcome;
 use super::cat::tell_problems;
-use super::columns::{self, Column};
 use super::fields::FieldChoice;
-use super::lines::{Lines, Style, age_text};
-use super::place::{Opening, Wanted};
-use super::screen::{Screen, is_watched, output};
+use super::place::{Opening, TopicRequest};
+use super::screen::{Screen, is_watched, line_room, output, room};
 use super::select::{TopicChoice, meant_relative};
 
 /// Show the last message of every topic as of a time
@@ -70,7 +68,7 @@ pub struct At {
 
 impl At {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        let wanted = Wanted::chosen(self.topics.patterns());
+        let wanted = TopicRequest::chosen(self.topics.patterns());
         let (file, at) = self
             .opening
             .open_as_of(&self.places, &wanted, self.time, screen)?;
@@ -86,19 +84,31 @@ impl At {
                 });
             screen.note(format_args!("nothing was known as of {at}{meant}"));
         }
-        let style = Style::new(self.json, self.raw).with_ages(at);
         let is_for_a_person = is_watched() && !self.json && !self.raw && !self.pretty;
         if is_for_a_person && known.len() > 1 {
             let has_damage = self.print_table(&known, at, screen)?;
             return Ok(outcome(&*file, has_damage, screen));
         }
-        let style = style.pretty(self.pretty || is_for_a_person);
-        let mut lines = Lines::new(output(), style).with_fields(self.fields.projection());
+        let options = MessageRows {
+            fields: self.fields.projection(),
+            is_raw: self.raw,
+            as_of: Some(at),
+            ..MessageRows::default()
+        };
+        let form = if self.json {
+            RowForm::Json
+        } else {
+            RowForm::Lines {
+                room: line_room(),
+                is_pretty: self.pretty || is_for_a_person,
+            }
+        };
+        let mut rows = MessageWriter::new(output(), form, options);
         for message in known.iter() {
-            lines.write(message)?;
+            rows.write(message)?;
         }
-        let has_damage = lines.finish(screen)?;
-        Ok(outcome(&*file, has_damage, screen))
+        let (_, is_complete) = rows.finish(&screen.reports(""))?;
+        Ok(outcome(&*file, !is_complete, screen))
     }
 
     /// A line for each topic; returns whether something could not be decoded.
@@ -112,14 +122,14 @@ impl At {
                 Err(error) => format!("({})", shown(&error)),
             };
             let topic = shown(&message.channel.topic).into_owned();
-            let age = age_text(at.since(message.log_time));
+            let age = age(at.since(message.log_time));
             rows.push(vec![topic, age, told]);
         }
         rows.sort();
         let mut out = output();
         let title = screen.palette().title;
         writeln!(out, "{title}as of {at}{title:#}")?;
-        let is_cut = columns::write(&mut out, &COLUMNS, &rows, columns::room(), title)?;
+        let is_cut = write_columns(&mut out, &COLUMNS, &rows, room(), &title)?;
         out.flush()?;
         if is_cut {
             screen.note("cut to the width of the terminal; --pretty prints all");
@@ -151,7 +161,7 @@ fn without_header(json: &str) -> String {
     }
 }
 
-fn outcome(file: &dyn Recording, has_damage: bool, screen: &Screen) -> Outcome {
+fn outcome(file: &dyn Source, has_damage: bool, screen: &Screen) -> Outcome {
     let problems = &file.summary().problems;
     tell_problems(problems, screen);
     if has_damage {

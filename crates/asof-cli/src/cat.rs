@@ -2,24 +2,20 @@
 
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use asof::decode::{Projection, Survey};
-use asof::formats::Recording;
-use asof::{Channel, Follow, FollowEnd, Followed, Growth, MessageRef, Problem, Query, Summary};
+use asof::decode::Survey;
+use asof::{Follow, FollowEnd, Followed, Growth, Problem, Query, Source, Summary};
 use clap::Args;
 
 use super::Outcome;
 use super::failure::Usage;
 use super::fields::FieldChoice;
-use super::lines::{Lines, Style};
-use super::place::{Opening, Purpose, Wanted};
-use super::screen::{Output, Screen, is_watched, output, output_of_values};
+use super::place::{Opening, Purpose, TopicRequest};
+use super::screen::{Screen, is_watched, line_room, output, output_of_values};
 use super::select::Select;
-use asof::export::ReportingDecoders;
-use asof::rows::header;
+use asof::rows::{MessageRows, MessageWriter, RowForm};
 use asof::text::{counted, hint};
 
 /// Print messages, decoded, one per line
@@ -91,7 +87,7 @@ pub struct Cat {
 
 impl Cat {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        let wanted = Wanted::chosen(self.select.patterns());
+        let wanted = TopicRequest::chosen(self.select.patterns());
         let purpose = if self.follow {
             Purpose::Follow
         } else {
@@ -115,7 +111,7 @@ impl Cat {
         })
     }
 
-    fn write_messages(&self, file: &dyn Recording, screen: &Screen) -> anyhow::Result<bool> {
+    fn write_messages(&self, file: &dyn Source, screen: &Screen) -> anyhow::Result<bool> {
         let summary = file.summary();
         let mut query = self.select.query(&self.places[0], file, screen)?;
         self.fields.narrow(&mut query, file, screen)?;
@@ -150,14 +146,27 @@ impl Cat {
         survey: Survey,
         screen: &Screen,
     ) -> anyhow::Result<bool> {
-        let mut printed = if self.csv {
-            let rows = CsvRows::new(output_of_values(), survey, self.fields.projection());
-            Printed::Csv(rows)
-        } else {
-            let is_single = self.limit == Some(1) && is_watched() && !self.json && !self.raw;
-            let style = Style::new(self.json, self.raw).pretty(self.pretty || is_single);
-            Printed::Lines(Lines::new(output(), style).with_fields(self.fields.projection()))
+        let is_single = self.limit == Some(1) && is_watched() && !self.raw;
+        let form = match (self.csv, self.json) {
+            (true, _) => RowForm::Csv,
+            (_, true) => RowForm::Json,
+            _ => RowForm::Lines {
+                room: line_room(),
+                is_pretty: self.pretty || is_single,
+            },
         };
+        let out = if self.csv {
+            output_of_values()
+        } else {
+            output()
+        };
+        let options = MessageRows {
+            fields: self.fields.projection(),
+            is_raw: self.raw,
+            survey,
+            ..MessageRows::default()
+        };
+        let mut rows = MessageWriter::new(out, form, options);
         let mut left = self.limit.unwrap_or(u64::MAX);
         while left > 0 {
             match follow.next(Instant::now() + FLUSH_INTERVAL)? {
@@ -166,30 +175,32 @@ impl Cat {
                         .iter()
                         .take(usize::try_from(left).unwrap_or(usize::MAX))
                     {
-                        printed.write(message)?;
+                        rows.write(message)?;
                         left -= 1;
                     }
+                    rows.flush()?;
                 }
                 // Flush before waiting, so that available messages are shown.
-                Followed::CaughtUp => printed.flush()?,
+                Followed::CaughtUp => rows.flush()?,
                 Followed::Restarted => {
                     screen.note(
                         "the clock was set back: messages from here on are from another time",
                     );
                 }
                 Followed::End(FollowEnd::Lost(reason)) => {
-                    printed.finish(screen)?;
+                    rows.finish(&screen.reports(""))?;
                     return Err(anyhow!(reason));
                 }
                 Followed::End(_) => break,
             }
         }
-        Ok(printed.finish(screen)?)
+        let (_, is_complete) = rows.finish(&screen.reports(""))?;
+        Ok(!is_complete)
     }
 
     fn write_attachment(
         &self,
-        file: &dyn Recording,
+        file: &dyn Source,
         name: &str,
         screen: &Screen,
     ) -> anyhow::Result<()> {
@@ -216,7 +227,7 @@ impl Cat {
     }
 
     /// Every record of that name, one object per line.
-    fn write_metadata(&self, file: &dyn Recording, name: &str) -> anyhow::Result<()> {
+    fn write_metadata(&self, file: &dyn Source, name: &str) -> anyhow::Result<()> {
         let summary = file.summary();
         let mut found = summary
             .metadata
@@ -252,35 +263,6 @@ impl Cat {
     }
 }
 
-/// Messages in the requested form.
-enum Printed {
-    Lines(Lines<Output>),
-    Csv(CsvRows<Output>),
-}
-
-impl Printed {
-    fn write(&mut self, message: MessageRef<'_>) -> io::Result<()> {
-        match self {
-            Printed::Lines(lines) => lines.write(message),
-            Printed::Csv(rows) => rows.write(message),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Printed::Lines(lines) => lines.flush(),
-            Printed::Csv(rows) => rows.out.flush(),
-        }
-    }
-
-    fn finish(self, screen: &Screen) -> io::Result<bool> {
-        match self {
-            Printed::Lines(lines) => lines.finish(screen),
-            Printed::Csv(rows) => rows.finish(screen),
-        }
-    }
-}
-
 /// Rejects several topics under one header line.
 fn refuse_several(summary: &Summary, query: &Query) -> anyhow::Result<()> {
     let chosen = summary.topics().into_iter();
@@ -296,88 +278,6 @@ fn refuse_several(summary: &Summary, query: &Query) -> anyhow::Result<()> {
         "--csv prints one topic, and there are {count}: {}{more}; choose one with --topics",
         chosen[..count.min(5)].join(", "),
     )))
-}
-
-/// Comma-separated rows under one header line.
-struct CsvRows<W: Write> {
-    out: W,
-    decoders: ReportingDecoders,
-    line: Vec<u8>,
-    /// The names of the columns, once written.
-    names: Option<Vec<String>>,
-    /// The channel of the last row, and whether its columns are those of the first.
-    last: Option<(Arc<Channel>, bool)>,
-    /// Messages with other columns.
-    others: u64,
-}
-
-impl<W: Write> CsvRows<W> {
-    fn new(out: W, survey: Survey, fields: Projection) -> Self {
-        CsvRows {
-            out,
-            decoders: ReportingDecoders::new(fields).with_survey(survey),
-            line: Vec::new(),
-            names: None,
-            last: None,
-            others: 0,
-        }
-    }
-
-    fn write(&mut self, message: MessageRef<'_>) -> io::Result<()> {
-        if !self.has_same_columns(message)? {
-            self.others += 1;
-            return Ok(());
-        }
-        self.line.clear();
-        write!(
-            self.line,
-            "{},{}",
-            message.log_time.nanos(),
-            message.publish_time.nanos()
-        )?;
-        if self.decoders.csv(message, &mut self.line).is_ok() {
-            self.line.push(b'\n');
-            self.out.write_all(&self.line)?;
-        }
-        Ok(())
-    }
-
-    /// Whether a message fits the columns, which are those of the first one.
-    fn has_same_columns(&mut self, message: MessageRef<'_>) -> io::Result<bool> {
-        if let Some((channel, is_same)) = &self.last
-            && Arc::ptr_eq(channel, message.channel)
-        {
-            return Ok(*is_same);
-        }
-        let is_same = match (
-            self.decoders.csv_names(message.channel, message.payload),
-            &self.names,
-        ) {
-            // The decoder counts it.
-            (Err(_), _) => true,
-            (Ok(names), Some(first)) => names == *first,
-            (Ok(names), None) => {
-                let times = ["log_time", "publish_time"];
-                writeln!(self.out, "{}", header(&times, &names))?;
-                self.names = Some(names);
-                true
-            }
-        };
-        self.last = Some((Arc::clone(message.channel), is_same));
-        Ok(is_same)
-    }
-
-    /// Ends the rows and reports what is missing; returns whether anything that should be there is.
-    fn finish(mut self, screen: &Screen) -> io::Result<bool> {
-        self.out.flush()?;
-        if self.others > 0 {
-            screen.warning(format_args!(
-                "{} left out: their type has other fields than that of the first; --json prints them all",
-                counted(self.others, "message")
-            ));
-        }
-        Ok(self.decoders.tell(&screen.reports("")) || self.others > 0)
-    }
 }
 
 /// How long printed lines may wait for others before a flush.

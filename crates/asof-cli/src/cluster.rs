@@ -16,8 +16,8 @@ use super::writing::parse_size;
 /// started with.
 ///
 /// Both are Apache DataFusion Ballista, with its REST interface and metrics at the scheduler's address (/api/executors,
-/// /api/jobs, /api/metrics, /healthz). Neither authenticates clients: they listen on this machine alone, and beyond it only with
-/// --trust-network. They run asof's own plans: no other scan, and nothing that writes.
+/// /api/jobs, /api/metrics, /healthz). They listen on this machine alone, and beyond it only with a token, which every part of
+/// the cluster and every client then needs. They run asof's own plans: no other scan, and nothing that writes.
 #[derive(Debug, Args)]
 #[cfg_attr(
     not(feature = "cluster"),
@@ -25,8 +25,9 @@ use super::writing::parse_size;
 )]
 #[command(after_help = "\
 Examples:
-  asof cluster scheduler --listen 10.0.0.5:50050 --trust-network
-  asof cluster executor --listen 10.0.0.6:50051 --trust-network --scheduler 10.0.0.5:50050 --root s3://bucket/fleet
+  export ASOF_CLUSTER_TOKEN=$(openssl rand -hex 32)           # the same on all machines
+  asof cluster scheduler --listen 10.0.0.5:50050
+  asof cluster executor --listen 10.0.0.6:50051 --scheduler 10.0.0.5:50050 --root s3://bucket/fleet
   asof cluster status 10.0.0.5:50050
   asof sql --cluster 10.0.0.5:50050 s3://bucket/fleet 'SELECT recording, count(*) FROM rosout GROUP BY 1'")]
 pub struct Cluster {
@@ -58,9 +59,8 @@ struct Scheduler {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:50050")]
     listen: SocketAddr,
 
-    /// Listen beyond this machine: whoever reaches the address may run queries over the roots
-    #[arg(long)]
-    trust_network: bool,
+    #[command(flatten)]
+    token: ClusterToken,
 
     /// How many seconds an executor may be silent before it counts as lost; its work is then done elsewhere
     #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(10..=3600))]
@@ -85,9 +85,8 @@ struct Executor {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:50051")]
     listen: SocketAddr,
 
-    /// Listen beyond this machine: whoever reaches the address may fetch rows
-    #[arg(long)]
-    trust_network: bool,
+    #[command(flatten)]
+    token: ClusterToken,
 
     /// The name of this machine for others, if not the address that it connects from
     #[arg(long, value_name = "HOST")]
@@ -115,6 +114,39 @@ struct Status {
     /// The scheduler
     #[arg(value_name = "HOST:PORT")]
     scheduler: String,
+
+    #[command(flatten)]
+    token: ClusterToken,
+}
+
+/// The secret of a cluster.
+#[derive(Debug, Args)]
+#[cfg_attr(
+    not(feature = "cluster"),
+    allow(dead_code, reason = "without the engine nothing is done with them")
+)]
+pub struct ClusterToken {
+    /// A file with the token of the cluster, at least 16 characters; without it, ASOF_CLUSTER_TOKEN. It is sent as it is:
+    /// whoever can listen on the network between the machines can read it
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+#[cfg(feature = "cluster")]
+impl ClusterToken {
+    pub fn read(&self) -> anyhow::Result<Option<asof::cluster::Token>> {
+        use anyhow::Context as _;
+
+        let text = match &self.token_file {
+            Some(path) => Some(
+                std::fs::read_to_string(path)
+                    .with_context(|| format!("cannot read the token in {}", path.display()))?,
+            ),
+            None => std::env::var("ASOF_CLUSTER_TOKEN").ok(),
+        };
+        let token = text.as_deref().map(asof::cluster::Token::new);
+        Ok(token.transpose()?)
+    }
 }
 
 #[cfg(not(feature = "cluster"))]
@@ -143,7 +175,7 @@ impl Scheduler {
         tell_log(screen);
         let options = asof::cluster::SchedulerOptions {
             listen: self.listen,
-            trusts_network: self.trust_network,
+            token: self.token.read()?,
             executor_timeout: self.executor_timeout,
         };
         super::signals::on_end(|_| std::process::exit(0))?;
@@ -167,7 +199,7 @@ impl Executor {
         asof::cluster::ClusterExecutor::run(asof::cluster::ExecutorOptions {
             scheduler: self.scheduler.clone(),
             listen: self.listen,
-            trusts_network: self.trust_network,
+            token: self.token.read()?,
             external_host: self.external_host.clone(),
             roots,
             cores: self.cores,
@@ -183,7 +215,7 @@ impl Status {
     fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
         use std::io::Write as _;
 
-        let executors = asof::cluster::executors(&self.scheduler)?;
+        let executors = asof::cluster::executors(&self.scheduler, self.token.read()?.as_ref())?;
         let mut out = super::screen::output();
         for one in &executors {
             let cores = asof::text::counted(one.cores as u64, "core");

@@ -3,12 +3,13 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use asof::formats::{Merged, Recording};
+use asof::Source;
+use asof::formats::Merged;
+use asof::layers::Shift;
 use asof_serve::RobotDescription;
 use clap::{Args, ValueEnum};
 
 use super::failure::Usage;
-use super::moved::Moved;
 
 /// Flags for recordings that are to be compared.
 #[derive(Debug, Default, Args)]
@@ -32,8 +33,8 @@ enum Align {
 }
 
 /// Recordings as one, and the robots in it.
-pub struct Compared {
-    pub recording: Box<dyn Recording>,
+pub struct Comparison {
+    pub recording: Box<dyn Source>,
     pub robots: Vec<RobotDescription>,
 }
 
@@ -55,10 +56,10 @@ impl Compare {
     pub fn open(
         &self,
         places: &[PathBuf],
-        mut open: impl FnMut(&PathBuf) -> anyhow::Result<Box<dyn Recording>>,
-    ) -> anyhow::Result<Compared> {
+        mut open: impl FnMut(&PathBuf) -> anyhow::Result<Box<dyn Source>>,
+    ) -> anyhow::Result<Comparison> {
         let names = self.names(places)?;
-        let mut parts: Vec<(String, Box<dyn Recording>)> = Vec::new();
+        let mut parts: Vec<(String, Box<dyn Source>)> = Vec::new();
         let mut robots = Vec::new();
         let mut first = None;
         for (place, name) in places.iter().zip(names) {
@@ -73,10 +74,10 @@ impl Compare {
                 prefix: prefix.clone(),
                 behind: by,
             });
-            let moved = Moved::new(recording, prefix, by);
+            let moved = Shift::new(recording, prefix, by);
             parts.push((place.display().to_string(), Box::new(moved)));
         }
-        Ok(Compared {
+        Ok(Comparison {
             recording: Box::new(Merged::new(parts)),
             robots,
         })

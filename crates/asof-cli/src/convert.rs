@@ -9,14 +9,14 @@ use asof::files::{Written, refuse_input, refuse_other_format};
 use asof::formats::ConvertOptions;
 use asof::problems::problems_as_json;
 use asof::{Problem, Query, Topics};
+use asof_serve::Annotations;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use super::Outcome;
-use super::annotated::Annotated;
 use super::completions;
 use super::failure::Usage;
-use super::place::{Opening, Purpose, Wanted};
+use super::place::{Opening, Purpose, TopicRequest};
 use super::screen::{Palette, Screen};
 use super::select::{Patterns, Select, no_topic, parse_patterns};
 use super::writing::{Chunks, tell};
@@ -129,7 +129,7 @@ struct Done {
     messages: u64,
     latched: u64,
     transcoded: u64,
-    kept: Vec<KeptType>,
+    kept: Vec<ForeignTypeRow>,
     attachments: u64,
     metadata: u64,
     sorted_on_disk: bool,
@@ -139,7 +139,7 @@ struct Done {
 
 /// A ROS 1 type that stayed as it is.
 #[derive(Serialize)]
-struct KeptType {
+struct ForeignTypeRow {
     #[serde(rename = "type")]
     name: String,
     messages: u64,
@@ -157,12 +157,16 @@ impl Convert {
         }
         self.chunks.check(screen);
         let definitions = self.opening.definitions(screen)?;
-        let wanted = Wanted::chosen(self.select.patterns());
+        let wanted = TopicRequest::chosen(self.select.patterns());
         let recording = self
             .opening
             .open(&self.places, &wanted, Purpose::ReadOnce, screen)?;
-        let recording = Annotated::over(recording, &self.places, screen);
-        let recording = Recording::new(recording, &self.places).with_progress(screen.reports(BAR));
+        let mut recording = Recording::new(recording, &self.places);
+        let notes = notes_beside(&self.places, screen);
+        if !notes.is_empty() {
+            recording = recording.with_metadata(Annotations::METADATA, notes);
+        }
+        let recording = recording.with_progress(screen.reports(BAR));
         let options = asof::files::ConvertOptions {
             conversion: ConvertOptions {
                 definitions,
@@ -191,6 +195,7 @@ impl Convert {
         self.check_renames(&summary.topics(), &topics, screen)?;
         Ok(ConvertOptions {
             query: Query { topics, range },
+            follow: true,
             rename: self.rename.iter().cloned().collect::<BTreeMap<_, _>>(),
             to_ros2: self.to.is_some(),
             attachments: !self.no_attachments,
@@ -245,11 +250,14 @@ impl Convert {
     fn done(&self, recording: &Recording, written: Written) -> Done {
         let Written { size, converted } = written;
         let range = Some(converted.range).filter(|range| !range.is_empty());
-        let kept = converted.kept.into_iter().map(|(name, kept)| KeptType {
-            name,
-            messages: kept.messages,
-            reason: kept.reason,
-        });
+        let kept = converted
+            .kept
+            .into_iter()
+            .map(|(name, kept)| ForeignTypeRow {
+                name,
+                messages: kept.messages,
+                reason: kept.reason,
+            });
         Done {
             places: self
                 .places
@@ -270,6 +278,26 @@ impl Convert {
             problems: [recording.summary().problems.clone(), converted.problems].concat(),
         }
     }
+}
+
+/// The annotations in files beside recordings.
+fn notes_beside(places: &[PathBuf], screen: &Screen) -> BTreeMap<String, String> {
+    let mut notes = BTreeMap::new();
+    for (index, place) in places.iter().enumerate() {
+        if !place.is_file() {
+            continue;
+        }
+        match Annotations::read(&Annotations::beside(place)) {
+            // Numbers of several recordings are distinguished by the recording's own.
+            Ok(found) if places.len() > 1 => {
+                let found = found.metadata().into_iter();
+                notes.extend(found.map(|(number, note)| (format!("{index}-{number}"), note)));
+            }
+            Ok(found) => notes.extend(found.metadata()),
+            Err(error) => screen.warning(format_args!("annotations are skipped: {error}")),
+        }
+    }
+    notes
 }
 
 fn print(out: &mut dyn Write, done: &Done, colors: Palette) -> io::Result<()> {

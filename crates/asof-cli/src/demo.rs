@@ -5,17 +5,16 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use asof::Query;
 use asof::demo::{Demo, DemoEncoding, DemoOptions};
 use asof::formats::{McapWriter, McapWriterOptions};
+use asof::{Query, Recording};
 use clap::{Args, ValueEnum};
 
 use super::Outcome;
 use super::info;
 use super::place::{self, Purpose};
-use super::report::Report;
 use super::screen::{Screen, output};
-use super::serve::Serving;
+use super::serve::ServeFlags;
 use asof::files::NewFile;
 use asof::text::quoted;
 
@@ -66,7 +65,7 @@ pub struct DemoVerb {
     no_serve: bool,
 
     #[command(flatten)]
-    serving: Serving,
+    serving: ServeFlags,
 }
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
@@ -112,10 +111,8 @@ impl DemoVerb {
         })?;
         new.finish()?;
         let recording = place::open(&self.output, Purpose::Read)?;
-        let query = Query::all();
-        let mut report = Report::of_summary(&self.output, &recording.summary(), &query);
-        report.estimate(&*recording, &query);
-        info::show(&report, self.json, screen)?;
+        let recording = Recording::new(recording, std::slice::from_ref(&self.output));
+        info::show(&recording.info(&Query::all())?, self.json, screen)?;
         if !self.json {
             self.suggest(screen)?;
         }

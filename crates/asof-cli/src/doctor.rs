@@ -12,7 +12,7 @@ use clap::Args;
 use super::Outcome;
 use super::failure::Failures;
 use super::layers;
-use super::place::{Opening, Purpose, Wanted};
+use super::place::{Opening, Purpose, TopicRequest};
 use super::screen::{Palette, Screen, output};
 
 /// Check a recording: read all of it and verify that its parts agree
@@ -83,9 +83,12 @@ impl Doctor {
     }
 
     fn check(&self, place: &Path, screen: &Screen) -> anyhow::Result<Outcome> {
-        let file = self
-            .opening
-            .open(&[place.to_owned()], &Wanted::all(), Purpose::Look, screen)?;
+        let file = self.opening.open(
+            &[place.to_owned()],
+            &TopicRequest::all(),
+            Purpose::Look,
+            screen,
+        )?;
         if self.layers {
             layers::show(&*file, self.json)?;
             return Ok(Outcome::Done);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use asof::formats::Recording;
+use asof::Source;
 use asof_serve::{OpenedRecording, Opener, Refusal};
 
 use super::compare::Compare;
@@ -15,24 +15,24 @@ const MOST_WAITING: usize = 2;
 
 /// Opens dropped files.
 #[derive(Default)]
-pub struct Dropped {
-    waiting: Mutex<Waiting>,
+pub struct DropOpener {
+    waiting: Mutex<Drops>,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct Drops {
     last: u64,
     all: Vec<(u64, TemporaryFolder)>,
 }
 
-impl Dropped {
+impl DropOpener {
     /// Files of earlier servers that were killed are removed first.
     pub fn new() -> Self {
         remove_abandoned();
-        Dropped::default()
+        DropOpener::default()
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, Drops> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -45,7 +45,7 @@ fn opened(files: &[PathBuf], folder: TemporaryFolder) -> anyhow::Result<OpenedRe
     };
     let names: Vec<String> = files.iter().map(shown).collect();
     let mut robots = Vec::new();
-    let recording: Box<dyn Recording> = match files {
+    let recording: Box<dyn Source> = match files {
         [one] => open(one, Purpose::Hold)?,
         several => {
             let compared = Compare::by_name().open(several, |file| open(file, Purpose::Hold))?;
@@ -64,7 +64,7 @@ fn opened(files: &[PathBuf], folder: TemporaryFolder) -> anyhow::Result<OpenedRe
 
 const CLOSED: &str = "this drop was closed; drop the files again";
 
-impl Opener for Dropped {
+impl Opener for DropOpener {
     fn folder(&self, look: Option<u64>) -> Result<(u64, PathBuf), Refusal> {
         let mut waiting = self.waiting();
         if let Some(number) = look {

@@ -13,7 +13,7 @@ use super::completions;
 use super::failure::Usage;
 use super::layers::LayerChoice;
 use super::memory;
-use super::place::{Opening, Purpose, Wanted};
+use super::place::{Opening, Purpose, TopicRequest};
 use super::screen::Screen;
 use super::select::Select;
 
@@ -166,7 +166,7 @@ impl Export {
             // Its encoders allocate blocks of all sizes: this takes about 80 MB instead of 90 for a recording of 1.7 GB.
             memory::give_back_what_is_large();
         }
-        let wanted = Wanted::chosen(self.select.patterns());
+        let wanted = TopicRequest::chosen(self.select.patterns());
         let file = self
             .opening
             .open(&self.places, &wanted, Purpose::Hold, screen)?;
@@ -187,6 +187,7 @@ impl Export {
                 zone: self.time_zone.into(),
             },
             force: self.force,
+            follow: true,
         };
         let is_complete = file.export(&self.output, &options)?;
         let problems = file.problems();

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use asof::catalogue::NamePattern;
 use asof::{Source as _, SourceError};
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -69,7 +70,7 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
-/// A place that does not exist, where a recording beside it has a topic of this name.
+/// What a place that does not exist was meant as: a topic of about this name, or a glob of topics, of a recording beside it.
 fn meant_topic(error: &anyhow::Error) -> Option<String> {
     let Some(SourceError::Io { place, cause, .. }) = error.downcast_ref() else {
         return None;
@@ -83,11 +84,16 @@ fn meant_topic(error: &anyhow::Error) -> Option<String> {
         .skip(1)
         .map(Path::new)
         .filter(|word| word.is_file());
-    let has_topic = |file: &Path| {
-        let summary = asof::formats::open(file).map(|recording| recording.summary());
-        summary.is_ok_and(|summary| summary.topics().contains(&place.as_str()))
+    let meant_in = |file: &Path| {
+        let summary = asof::formats::open(file).ok()?.summary();
+        let topics = summary.topics();
+        let pattern = NamePattern::new(place);
+        let is_glob = !pattern.is_exact() && topics.iter().any(|topic| pattern.is_match(topic));
+        let topic = asof::spelling::nearest(place, topics);
+        let meant = if is_glob { Some(place.as_str()) } else { topic };
+        meant.map(str::to_owned)
     };
-    files.into_iter().any(has_topic).then(|| place.clone())
+    files.into_iter().find_map(meant_in)
 }
 
 /// Whether the command line is wrong: an option that cannot be followed, or a name that nothing has.
@@ -97,6 +103,10 @@ fn is_usage(error: &anyhow::Error) -> bool {
     if let Some(asof::sql::SqlError::Query { .. } | asof::sql::SqlError::NotReading(_)) =
         error.downcast_ref()
     {
+        return true;
+    }
+    #[cfg(feature = "live")]
+    if let Some(asof::live::LiveError::Address(_)) = error.downcast_ref() {
         return true;
     }
     error.is::<Usage>()

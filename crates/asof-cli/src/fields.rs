@@ -2,8 +2,7 @@
 
 use asof::decode::Projection;
 use asof::export::narrow;
-use asof::formats::Recording;
-use asof::{Growth, Query};
+use asof::{Growth, Query, Source};
 use clap::Args;
 
 use super::completions;
@@ -28,7 +27,7 @@ impl FieldChoice {
     pub fn narrow(
         &self,
         query: &mut Query,
-        recording: &dyn Recording,
+        recording: &dyn Source,
         screen: &Screen,
     ) -> anyhow::Result<()> {
         if self.fields.is_empty() || recording.growth() != Growth::Finished {

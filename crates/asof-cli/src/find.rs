@@ -2,20 +2,21 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context as _;
+use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampNanosecondArray};
 use asof::catalogue::{FoundRecording, SearchStats};
 use asof::{Fleet, Stamp, TimeRange};
 use asof_serve::Annotations;
 use clap::Args;
 use serde::Deserialize;
-use serde_json::json;
 
 use super::Outcome;
-use super::columns;
-use super::fleet::{LONG_COLUMNS, Searching, long_row};
+use super::fleet::{LONG_COLUMNS, SearchFlags, long_row};
 use super::place::{self, Purpose};
 use super::screen::{Screen, output};
+use asof::rows::{RowForm, RowWriter, write_columns};
 use asof::text::{duration, shown};
 
 /// Find recordings of a fleet, and annotated moments in recordings
@@ -45,7 +46,7 @@ pub struct Find {
     text: Option<String>,
 
     #[command(flatten)]
-    searching: Searching,
+    searching: SearchFlags,
 
     /// For recordings, also print start, duration, messages and robot before the address
     #[arg(short, long)]
@@ -117,13 +118,19 @@ impl Find {
         }
         if !rows.is_empty() {
             // An address is copied, so nothing is cut.
-            columns::write(&mut out, &LONG_COLUMNS, &rows, None, screen.palette().title)?;
+            write_columns(
+                &mut out,
+                &LONG_COLUMNS,
+                &rows,
+                None,
+                &screen.palette().title,
+            )?;
         }
         let mut is_damaged = false;
         // One that cannot be read does not hide the others.
         let files_are_many = self.places.len() > 1 || files.len() > 1 || self.places[0].is_dir();
         for file in files {
-            let moments = match moments_of(&file) {
+            let mut moments = match moments_of(&file) {
                 Ok(moments) => moments,
                 Err(error) if files_are_many => {
                     is_damaged = true;
@@ -132,17 +139,17 @@ impl Find {
                 }
                 Err(error) => return Err(error),
             };
-            for moment in moments {
+            moments.retain(|moment| {
                 let text = moment.text.to_lowercase();
-                if words.iter().all(|word| text.contains(word)) {
-                    found += 1;
-                    if self.print0 {
-                        write_place(&mut out, &file)?;
-                        break;
-                    }
-                    out.write_all(self.line(&file, &moment).as_bytes())?;
-                }
+                words.iter().all(|word| text.contains(word))
+            });
+            if self.print0 && !moments.is_empty() {
+                found += 1;
+                write_place(&mut out, &file)?;
+                continue;
             }
+            found += moments.len() as u64;
+            self.write_moments(&file, &moments, &mut out)?;
         }
         out.flush()?;
         if let Some(error) = misnamed.filter(|_| found == 0) {
@@ -180,24 +187,43 @@ impl Find {
         }
     }
 
-    fn line(&self, file: &Path, moment: &Moment) -> String {
-        let TimeRange { start, end } = moment.range;
-        let place = file.display().to_string();
-        if self.json {
-            let line = json!({
-                "place": place, "start": start.nanos(), "end": end.nanos(), "text": moment.text,
-            });
-            return format!("{line}\n");
-        }
-        let long = match end.since(start) {
-            0 => "-".to_owned(),
-            nanos => duration(nanos),
+    /// Writes the moments of a recording, a line for each.
+    fn write_moments(
+        &self,
+        file: &Path,
+        moments: &[Moment],
+        out: &mut impl Write,
+    ) -> anyhow::Result<()> {
+        let text = |of: &dyn Fn(&Moment) -> String| -> ArrayRef {
+            Arc::new(StringArray::from_iter_values(moments.iter().map(of)))
         };
-        format!(
-            "{}  {start}  {long}  {}\n",
-            shown(&place),
-            shown(&moment.text)
-        )
+        let time = |of: fn(TimeRange) -> Stamp| -> ArrayRef {
+            let times = moments.iter().map(|moment| of(moment.range).nanos());
+            Arc::new(TimestampNanosecondArray::from_iter_values(times))
+        };
+        let mut columns = vec![
+            ("place", text(&|_| file.display().to_string())),
+            ("start", time(|range| range.start)),
+        ];
+        let (form, length) = if self.json {
+            (RowForm::Json, ("end", time(|range| range.end)))
+        } else {
+            let length = text(&|moment| match moment.range.end.since(moment.range.start) {
+                0 => "-".to_owned(),
+                nanos => duration(nanos),
+            });
+            let form = RowForm::Lines {
+                room: usize::MAX,
+                is_pretty: false,
+            };
+            (form, ("duration", length))
+        };
+        columns.extend([length, ("text", text(&|moment| moment.text.clone()))]);
+        let batch = RecordBatch::try_from_iter(columns)?;
+        let mut rows = RowWriter::new(out, form, &batch.schema())?;
+        rows.write(&batch)?;
+        rows.finish()?;
+        Ok(())
     }
 }
 

@@ -3,18 +3,16 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use asof::formats::Recording;
-use asof::{Growth, Stamp};
+use asof::info::{RecordingInfo, TopicInfo};
+use asof::{Recording, Stamp};
 use clap::Args;
 
 use super::Outcome;
-use super::columns::{self, Column, wrapped};
 use super::failure::Failures;
-use super::place::{Opening, Purpose, Wanted};
-use super::report::{Report, TopicReport};
-use super::screen::{Palette, Screen, output};
+use super::place::{Opening, Purpose, TopicRequest};
+use super::screen::{Palette, Screen, output, room};
 use super::select::Select;
-use asof::is_address;
+use asof::rows::{Column, wrapped, write_columns};
 use asof::text::{bytes, counted, duration, grouped, hertz, shown};
 
 /// Show what is in a recording: topics, types, counts, rates, times, size, problems
@@ -85,46 +83,22 @@ impl Info {
         failures.or(outcome)
     }
 
-    fn open(&self, places: &[PathBuf], screen: &Screen) -> anyhow::Result<Box<dyn Recording>> {
-        let wanted = Wanted::chosen(self.select.patterns());
-        self.opening.open(places, &wanted, Purpose::Look, screen)
-    }
-
-    fn report(&self, places: &[PathBuf], screen: &Screen) -> anyhow::Result<Report> {
-        let file = self.open(places, screen)?;
-        let summary = file.summary();
-        let query = self.select.query(&places[0], &*file, screen)?;
-        let names: Vec<String> = places.iter().map(|p| p.display().to_string()).collect();
-        let name = PathBuf::from(names.join(", "));
+    fn report(&self, places: &[PathBuf], screen: &Screen) -> anyhow::Result<RecordingInfo> {
+        let wanted = TopicRequest::chosen(self.select.patterns());
+        let file = self.opening.open(places, &wanted, Purpose::Look, screen)?;
+        let recording = Recording::new(file, places);
+        let query = self.select.query(&places[0], &recording, screen)?;
         let is_all = self.select.is_all_of_time();
-        let mut report = if is_all && !self.bytes {
-            let mut report = Report::of_summary(&name, &summary, &query);
-            if !places.iter().any(|place| is_address(place)) {
-                report.estimate(&*file, &query);
-            }
-            report
+        Ok(if is_all && !self.bytes {
+            recording.info(&query)?
         } else {
-            Report::of_messages(&name, &*file, &query, is_all)?
-        };
-        // A robot's metadata is its current state; that of a file is printed by `cat --metadata`.
-        if file.growth() == Growth::Growing {
-            for entry in &summary.metadata {
-                let told = match entry.name.as_str() {
-                    "parameters" => &mut report.parameters,
-                    "robot" => &mut report.robot,
-                    "publishers" => &mut report.publishers,
-                    "stamps" => &mut report.stamps,
-                    _ => continue,
-                };
-                *told = file.metadata(entry)?;
-            }
-        }
-        Ok(report)
+            recording.counted_info(&query, is_all)?
+        })
     }
 }
 
 /// Prints a report, for programs or for people.
-pub fn show(report: &Report, json: bool, screen: &Screen) -> anyhow::Result<()> {
+pub fn show(report: &RecordingInfo, json: bool, screen: &Screen) -> anyhow::Result<()> {
     let mut out = output();
     if json {
         serde_json::to_writer(&mut out, report).map_err(io::Error::from)?;
@@ -139,12 +113,12 @@ pub fn show(report: &Report, json: bool, screen: &Screen) -> anyhow::Result<()> 
 const LABEL_WIDTH: usize = 15;
 const PROBLEM_INDENT: usize = 4;
 
-fn print(out: &mut impl Write, report: &Report, colors: Palette) -> io::Result<()> {
+fn print(out: &mut impl Write, report: &RecordingInfo, colors: Palette) -> io::Result<()> {
     let Palette {
         title, label, bad, ..
     } = colors;
     writeln!(out, "{title}{}{title:#}", shown(&report.path))?;
-    let room = columns::room();
+    let room = room();
     // Any value can hold names from the file.
     let mut line = |name: &str, value: String| {
         let value = wrapped(&shown(&value), LABEL_WIDTH, room);
@@ -210,7 +184,7 @@ fn print(out: &mut impl Write, report: &Report, colors: Palette) -> io::Result<(
     Ok(())
 }
 
-fn format_of(report: &Report) -> String {
+fn format_of(report: &RecordingInfo) -> String {
     let mut text = report.format.clone();
     if !report.profile.is_empty() {
         text.push_str(", profile ");
@@ -224,7 +198,7 @@ fn format_of(report: &Report) -> String {
 }
 
 /// Whether all topics have one encoding, which is said once then.
-fn is_of_one_encoding(topics: &[TopicReport]) -> bool {
+fn is_of_one_encoding(topics: &[TopicInfo]) -> bool {
     topics
         .windows(2)
         .all(|pair| pair[0].encoding == pair[1].encoding)
@@ -232,18 +206,18 @@ fn is_of_one_encoding(topics: &[TopicReport]) -> bool {
 
 fn print_topics(
     out: &mut impl Write,
-    topics: &[TopicReport],
+    topics: &[TopicInfo],
     room: Option<usize>,
     colors: Palette,
 ) -> io::Result<()> {
-    let name = |name| Column::left(name).cut_in_the_middle(16);
+    let name = |name| Column::left(name).cut_in_the_middle(8);
     let mut columns = vec![name("topic"), name("type")];
     let has_encoding = !is_of_one_encoding(topics);
     if has_encoding {
         columns.push(name("encoding"));
     }
     columns.extend(["messages", "Hz", "bytes"].map(Column::right));
-    let row = |entry: &TopicReport| {
+    let row = |entry: &TopicInfo| {
         let mut cells = vec![
             shown(&entry.topic).into_owned(),
             shown(or_dash(&entry.type_name)).into_owned(),
@@ -265,13 +239,12 @@ fn print_topics(
         cells
     };
     let rows: Vec<Vec<String>> = topics.iter().map(row).collect();
-    columns::write(out, &columns, &rows, room, colors.title)?;
+    write_columns(out, &columns, &rows, room, &colors.title)?;
     if topics.iter().any(|entry| entry.bytes_estimate.is_some()) {
         let label = colors.label;
-        writeln!(
-            out,
-            "  {label}~ is estimated from a few messages; --bytes counts{label:#}"
-        )?;
+        let note = "~ is estimated from a few messages; --bytes counts";
+        let note = wrapped(note, PROBLEM_INDENT, room);
+        writeln!(out, "  {label}{note}{label:#}")?;
     }
     Ok(())
 }

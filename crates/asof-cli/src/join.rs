@@ -1,34 +1,22 @@
 //! `asof join`
 
-mod fields;
-mod lines;
 mod reading;
-mod separated;
-mod stamps;
-mod table;
-mod text;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
-use asof::window::sync::{AlignedRow, Rule};
-use asof::{Message, Source, Stamp};
-use clap::{Args, ValueEnum};
+use asof::align::{On, Pick, Rule};
+use asof::{JoinedForm, JoinedOptions, JoinedOutput, JoinedWriter, Source};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
-use self::fields::{Chosen, Fields};
-use self::lines::Lines;
 use self::reading::Reading;
-use self::separated::Separated;
-use self::table::Joined;
-use self::text::Text;
 use super::Outcome;
 use super::cat::tell_problems;
 use super::completions;
-use super::failure::Usage;
 use super::length::parse_length;
-use super::place::{Opening, Purpose, Wanted};
-use super::screen::{Screen, output};
+use super::place::{Opening, Purpose, TopicRequest};
+use super::screen::{Screen, line_room, output};
 use super::select::{Span, no_topic};
 use asof::files::refuse_same;
 
@@ -46,7 +34,8 @@ use asof::files::refuse_same;
 /// With --method interpolate, floats are interpolated between the last message and the next:
 /// numbers linearly, rotations along the arc. Such a message has the anchor's log_time, the sequence null, and
 /// `between`, the times of the two messages. Messages that cannot be interpolated (pictures,
-/// scans, texts, lists of different lengths) are taken from the nearest.
+/// scans, texts, lists of different lengths) are taken from the nearest. Before the first message and after the last
+/// one nothing matches, or the nearest with --or-nearest.
 #[allow(
     clippy::struct_excessive_bools,
     reason = "each is a flag that a person gives or not"
@@ -72,11 +61,15 @@ pub struct Join {
     with: Vec<String>,
 
     /// Which message matches the anchor's
-    #[arg(long, value_enum, default_value_t)]
-    method: Method,
+    #[arg(long, value_parser = picks(), default_value = Pick::Nearest.word())]
+    method: Pick,
+
+    /// Interpolate takes the nearest message before the first and after the last one
+    #[arg(long)]
+    or_nearest: bool,
 
     /// Which time to join by: the stamp in the message, or the time at which it was logged
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = times())]
     on: Option<On>,
 
     /// The largest distance between matching messages: seconds, or with a unit such as 50ms
@@ -123,43 +116,39 @@ pub struct Join {
     force: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-enum Method {
-    /// The nearest in time; of two equally near, the earlier
-    #[default]
-    Nearest,
-    /// The last at or before
-    Last,
-    /// Between the last and the next, weighted by distance
-    Interpolate,
+/// The words for which message matches.
+fn picks() -> impl TypedValueParser<Value = Pick> {
+    let word = |pick: Pick| {
+        let help = match pick {
+            Pick::Nearest => "The nearest in time; of two equally near, the earlier",
+            Pick::Last => "The last at or before",
+            Pick::Before => "The last before",
+            Pick::Next => "The first at or after",
+            Pick::After => "The first after",
+            Pick::Interpolate => "Between the last and the next, weighted by distance",
+        };
+        let word = PossibleValue::new(pick.word()).help(help);
+        word.aliases(pick.other_words())
+    };
+    PossibleValuesParser::new(Pick::ALL.map(word)).try_map(|word| word.parse())
 }
 
-/// The time by which a message is joined.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum On {
-    /// When it was measured: the stamp in its header
-    Stamp,
-    /// When it was logged
-    Log,
-}
-
-/// A message that waits for its row, or is part of it.
-type Item = Arc<Message>;
-
-/// Where rows go.
-trait Sink {
-    fn write(&mut self, row: &AlignedRow<Item>) -> anyhow::Result<()>;
-
-    /// Flushes what was written so far, because nothing arrives for a while.
-    fn flush(&mut self) -> anyhow::Result<()>;
-
-    /// Ends the rows and reports what could not be decoded; returns whether anything that should be there is missing.
-    fn finish(self: Box<Self>, screen: &Screen) -> anyhow::Result<bool>;
+/// The words for the time by which a message is joined.
+fn times() -> impl TypedValueParser<Value = On> {
+    let word = |on: On| {
+        let help = match on {
+            On::Stamp => "When it was measured: the stamp in its header",
+            On::LogTime => "When it was logged",
+        };
+        let word = PossibleValue::new(on.word()).help(help);
+        word.aliases(on.other_words())
+    };
+    PossibleValuesParser::new(On::ALL.map(word)).try_map(|word| word.parse())
 }
 
 impl Join {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        let wanted = Wanted::named(self.with.iter().chain([&self.anchor]));
+        let wanted = TopicRequest::named(self.with.iter().chain([&self.anchor]));
         let file = self
             .opening
             .open(&self.places, &wanted, Purpose::Read, screen)?;
@@ -171,9 +160,9 @@ impl Join {
             }
         }
         let mut reading = Reading::new(self, &*file, screen)?;
-        let mut sink = self.sink(&*file, reading.on())?;
-        reading.read(&*file, &mut *sink)?;
-        let mut has_damage = sink.finish(screen)?;
+        let mut rows = self.rows(&*file, reading.on())?;
+        reading.read(&*file, &mut rows)?;
+        let mut has_damage = !rows.finish(&screen.reports(""))?;
         has_damage |= reading.tell(screen);
         let problems = &file.summary().problems;
         tell_problems(problems, screen);
@@ -184,57 +173,54 @@ impl Join {
         })
     }
 
-    fn sink(&self, file: &dyn Source, on: On) -> anyhow::Result<Box<dyn Sink>> {
-        let fields = Fields::new(Chosen {
-            paths: self.fields.clone(),
-            with_bytes: self.bytes,
-        });
-        fields.check(file, self.with.iter().chain([&self.anchor]))?;
-        let Some(path) = self.output.as_ref().or(self.parquet.as_ref()) else {
-            let out = Text::Screen(Box::new(output()));
-            return if self.csv {
-                Ok(Box::new(Separated::start(out, self, file, fields)?))
-            } else {
-                Ok(Box::new(Lines::new(out, self.json, on, &self.with, fields)))
-            };
+    fn rows(&self, file: &dyn Source, on: On) -> anyhow::Result<JoinedWriter> {
+        let (force, named) = (self.force, self.output.as_ref());
+        let output = match (&self.parquet, named) {
+            (Some(path), _) => JoinedOutput::Parquet {
+                path: path.clone(),
+                force,
+            },
+            (None, Some(path)) => JoinedOutput::File {
+                path: path.clone(),
+                force,
+            },
+            (None, None) => {
+                let form = match (self.json, self.csv) {
+                    (true, _) => JoinedForm::Json,
+                    (_, true) => JoinedForm::Csv,
+                    _ => JoinedForm::Lines { room: line_room() },
+                };
+                JoinedOutput::Text(Box::new(output()), form)
+            }
         };
-        for place in &self.places {
-            refuse_same(place, path, "joined")?;
-        }
-        let extension = path.extension().and_then(|text| text.to_str());
-        match extension
-            .filter(|_| self.parquet.is_none())
-            .unwrap_or("parquet")
-        {
-            "csv" => {
-                let out = Text::create(path, self.force)?;
-                Ok(Box::new(Separated::start(out, self, file, fields)?))
+        if let Some(path) = self.parquet.as_ref().or(named) {
+            for place in &self.places {
+                refuse_same(place, path, "joined")?;
             }
-            "ndjson" | "jsonl" => {
-                let out = Text::create(path, self.force)?;
-                Ok(Box::new(Lines::new(out, true, on, &self.with, fields)))
-            }
-            "parquet" | "arrow" => Ok(Box::new(Joined::start(path, self, file, &self.fields)?)),
-            other => Err(Usage::error(format!(
-                "there is no table of the kind '{other}'; name a file .parquet, .arrow, .csv or .ndjson"
-            ))),
         }
+        let options = JoinedOptions {
+            topics: [&self.anchor]
+                .into_iter()
+                .chain(&self.with)
+                .cloned()
+                .collect(),
+            on,
+            fields: self.fields.clone(),
+            with_bytes: self.bytes,
+        };
+        Ok(JoinedWriter::new(file, options, output)?)
     }
 
     fn rule(&self) -> Rule {
-        let rule = match self.method {
-            Method::Nearest => Rule::nearest(),
-            Method::Last => Rule::last(),
-            Method::Interpolate => Rule::interpolate().or_nearest(),
+        let rule = Rule::new(self.method);
+        let rule = if self.or_nearest {
+            rule.or_nearest()
+        } else {
+            rule
         };
         match self.within {
             Some(distance) => rule.within(distance),
             None => rule,
         }
     }
-}
-
-/// The nanoseconds by which something is later than the anchor.
-fn offset(at: Stamp, anchor: Stamp) -> i64 {
-    at.since(anchor)
 }

@@ -2,8 +2,8 @@
 
 use std::io::Write as _;
 
+use asof::Source;
 use asof::decode::Layers;
-use asof::formats::Recording;
 use asof::text::{counted, shown};
 use clap::Args;
 
@@ -52,7 +52,7 @@ impl LayerChoice {
 }
 
 /// One line for each topic: the layer that takes it, and why; the layers that declined before, and why.
-pub fn show(file: &dyn Recording, json: bool) -> anyhow::Result<()> {
+pub fn show(file: &dyn Source, json: bool) -> anyhow::Result<()> {
     let layers = Layers::standard();
     let mut out = output();
     for assignment in layers.plan(&file.summary()) {
@@ -83,7 +83,7 @@ pub fn show(file: &dyn Recording, json: bool) -> anyhow::Result<()> {
     }
     // Contents are not read: attachments can be large.
     let mut tables: Vec<(&str, u64)> = Vec::new();
-    for batch in layers.file_tables(file, &()) {
+    for batch in layers.file_tables(file, None) {
         let (layer, batch) = batch?;
         let rows = batch.num_rows() as u64;
         match tables.last_mut() {

@@ -25,14 +25,14 @@ use asof::text::quoted;
 ///   hz = 30                       # frames per second
 ///   task = "pick up the cube"
 ///   episodes = "recording"        # or a length of time, "30s", or a topic, "/episode"
-///   method = "last"               # or "nearest", "interpolated"
+///   method = "last"               # or "nearest", "before", "next", "after", "interpolate"
 ///   on = "log_time"               # or "stamp"
 ///   tolerance = "100ms"           # the largest distance to a message
 ///
 ///   [features]
 ///   "observation.state" = ["/joint_states.position"]       # or of single joints: "/joint_states.position[shoulder]"
 ///   "observation.images.front" = "/camera/image"
-///   action = { paths = ["/cmd_vel.linear.x", "/cmd_vel.angular.z"], method = "interpolated" }
+///   action = { paths = ["/cmd_vel.linear.x", "/cmd_vel.angular.z"], method = "interpolate" }
 ///
 /// Each place is a separate recording. With a topic of episodes, each message begins an episode; one with `data: false` ends
 /// it, and a text names its task. A frame is left out when a feature is not known at its time.

@@ -4,18 +4,14 @@
 //! `failure` prints errors, and `escaped` keeps names from controlling the terminal. `tests/cli.rs`
 //! holds the output in snapshots; after an intended change, `INSTA_UPDATE=always cargo test -p asof-cli` updates them.
 
-mod annotated;
 mod at;
 mod cat;
 mod check;
-mod chosen;
 mod cluster;
-mod columns;
 mod compare;
 mod completions;
 mod convert;
 mod demo;
-mod description;
 mod doctor;
 mod dropped;
 mod export;
@@ -28,15 +24,11 @@ mod join;
 mod layers;
 mod length;
 mod lerobot;
-mod lines;
 mod live;
 mod manual;
 mod memory;
-mod moved;
 mod place;
-mod poses;
 mod recover;
-mod report;
 mod screen;
 mod select;
 mod serve;
@@ -209,8 +201,8 @@ pub fn main() -> ExitCode {
         Verb::Completions(completions) => completions.run(),
         Verb::Manual(manual) => manual.run(),
     };
-    match result {
-        Ok(outcome) => outcome.into(),
-        Err(error) => Failure::from(error).tell(&screen),
+    match (screen.take_verdict(), result) {
+        (None, Ok(outcome)) => outcome.into(),
+        (Some(error), _) | (None, Err(error)) => Failure::from(error).tell(&screen),
     }
 }

@@ -8,19 +8,19 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use asof::files::note_input;
-use asof::formats::{
-    DecompressionLimits, Definitions, Notices, OpenOptions, Recording, without_secrets,
-};
-use asof::{Channel, SourceError, Stamp, When};
+use asof::formats::{DecompressionLimits, Definitions, Notices, OpenOptions, without_secrets};
+use asof::layers::{ChannelFilter, Selection};
+use asof::{Channel, Source, SourceError, Stamp, When};
 use asof::{is_address, scheme_of};
 use clap::Args;
 
-use super::chosen::Chosen;
 use super::failure::Usage;
 use super::length::parse_time;
 use super::live;
 use super::screen::Screen;
 use super::select::Patterns;
+#[cfg(feature = "live")]
+use super::select::no_topic;
 use super::signals::clean_up_on_interrupt;
 
 /// Flags of every verb that opens recordings or running robots.
@@ -72,10 +72,12 @@ impl Default for OfRobot {
     not(feature = "live"),
     allow(dead_code, reason = "unused without robots")
 )]
-pub struct Wanted {
-    filter: Arc<dyn Fn(&Channel) -> bool + Send + Sync>,
+pub struct TopicRequest {
+    filter: ChannelFilter,
     /// Topics that must be there.
     named: Vec<String>,
+    /// The topics as the user gave them.
+    patterns: Option<Patterns>,
     /// How long to wait for topics at first.
     pub patience: Duration,
     /// At most this many bytes of all robots are kept.
@@ -86,17 +88,18 @@ pub struct Wanted {
 const DISCOVERY: Duration = Duration::from_secs(5);
 const MOST_BYTES: u64 = 600_000_000;
 
-impl Wanted {
+impl TopicRequest {
     /// Every topic.
     pub fn all() -> Self {
-        Wanted::those(|_| true)
+        TopicRequest::those(|_| true)
     }
 
     /// The topics for which this is true.
     pub fn those(is_wanted: impl Fn(&Channel) -> bool + Send + Sync + 'static) -> Self {
-        Wanted {
+        TopicRequest {
             filter: Arc::new(is_wanted),
             named: Vec::new(),
+            patterns: None,
             patience: DISCOVERY,
             bytes: MOST_BYTES,
         }
@@ -105,8 +108,29 @@ impl Wanted {
     /// The topics that the user chose; all without a choice.
     pub fn chosen(patterns: Option<Patterns>) -> Self {
         match patterns {
-            Some(patterns) => Wanted::those(move |channel| patterns.is_match(&channel.topic)),
-            None => Wanted::all(),
+            Some(patterns) => {
+                let given = Some(patterns.clone());
+                TopicRequest::those(move |channel| patterns.is_match(&channel.topic)).given(given)
+            }
+            None => TopicRequest::all(),
+        }
+    }
+
+    /// The same, as the user gave them.
+    pub fn given(self, patterns: Option<Patterns>) -> Self {
+        TopicRequest { patterns, ..self }
+    }
+
+    /// Refuses names that none of these topics has, as for a recording.
+    #[cfg(feature = "live")]
+    pub fn check(&self, place: &Path, known: &[&str], screen: &Screen) -> anyhow::Result<()> {
+        if let Some(patterns) = &self.patterns {
+            patterns.check(place, known, screen)?;
+        }
+        let missing = |name: &&String| !known.contains(&name.as_str());
+        match self.named.iter().find(missing) {
+            Some(name) => Err(no_topic(name, place, known)),
+            None => Ok(()),
         }
     }
 
@@ -114,15 +138,15 @@ impl Wanted {
     pub fn named<'a>(topics: impl IntoIterator<Item = &'a String>) -> Self {
         let named: Vec<String> = topics.into_iter().cloned().collect();
         let wanted = named.clone();
-        Wanted {
+        TopicRequest {
             named,
-            ..Wanted::those(move |channel| wanted.contains(&channel.topic))
+            ..TopicRequest::those(move |channel| wanted.contains(&channel.topic))
         }
     }
 
     /// The same, without waiting for topics to appear.
     pub fn at_once(self) -> Self {
-        Wanted {
+        TopicRequest {
             patience: Duration::ZERO,
             ..self
         }
@@ -130,11 +154,12 @@ impl Wanted {
 
     /// The same, keeping at most this many bytes.
     pub fn within(self, bytes: u64) -> Self {
-        Wanted { bytes, ..self }
+        TopicRequest { bytes, ..self }
     }
 
-    pub fn is_match(&self, channel: &Channel) -> bool {
-        (self.filter)(channel)
+    /// Which channels they are.
+    pub fn filter(&self) -> ChannelFilter {
+        Arc::clone(&self.filter)
     }
 
     /// The topics that must be there.
@@ -147,7 +172,7 @@ impl Wanted {
 /// What places are opened for: how files are read, and where the reading of a robot ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// To be read here and there; a robot from front to back, until it is time to stop.
+    /// To be read here and there; a robot is followed until it is time to stop.
     Read,
     /// The same, read once from front to back: mapping has no advantage then, except for a db3, whose pages are read faster
     /// than SQLite reads them.
@@ -184,12 +209,11 @@ impl Purpose {
         }
     }
 
-    /// A robot as its reader sees it.
-    fn of_robot(self, robot: live::Listening) -> live::Listening {
+    /// Robots as their reader sees them.
+    fn of_robots(self, robots: live::Robots) -> anyhow::Result<Box<dyn Source>> {
         match self {
-            Purpose::Look | Purpose::LookInSlices => robot.listened(),
-            Purpose::Serve => robot.looked_at(),
-            Purpose::Read | Purpose::ReadOnce | Purpose::Follow | Purpose::Hold => robot,
+            Purpose::Look | Purpose::LookInSlices => robots.listened(),
+            _ => Ok(robots.growing()),
         }
     }
 }
@@ -199,7 +223,8 @@ pub fn robots_in(places: &[PathBuf]) -> impl Iterator<Item = &PathBuf> {
     places.iter().filter(|place| is_robot(place))
 }
 
-fn is_robot(place: &Path) -> bool {
+/// Whether a place is a running robot.
+pub fn is_robot(place: &Path) -> bool {
     place.to_str().is_some_and(asof::is_robot)
 }
 
@@ -230,19 +255,19 @@ impl Opening {
     pub fn open(
         &self,
         places: &[PathBuf],
-        wanted: &Wanted,
+        wanted: &TopicRequest,
         purpose: Purpose,
         screen: &Screen,
-    ) -> anyhow::Result<Box<dyn Recording>> {
+    ) -> anyhow::Result<Box<dyn Source>> {
         if purpose == Purpose::Follow {
             refuse_to_follow_elsewhere(places)?;
         }
-        if let Some(robot) = self.listen(places, wanted, purpose, screen)? {
-            return Ok(Box::new(purpose.of_robot(robot)));
+        if let Some(robots) = self.listen(places, wanted, purpose, screen)? {
+            return purpose.of_robots(robots);
         }
         let opened = self.files.open(places, purpose, screen)?;
         if purpose == Purpose::Follow && opened.growth().is_growing() {
-            return Ok(Box::new(Chosen::new(opened, wanted)));
+            return Ok(Box::new(Selection::new(opened, wanted.filter())));
         }
         Ok(opened)
     }
@@ -251,13 +276,12 @@ impl Opening {
     pub fn open_as_of(
         &self,
         places: &[PathBuf],
-        wanted: &Wanted,
+        wanted: &TopicRequest,
         time: Option<When>,
         screen: &Screen,
-    ) -> anyhow::Result<(Box<dyn Recording>, Stamp)> {
-        if let Some(robot) = self.listen(places, wanted, Purpose::Look, screen)? {
-            let at = robot.listen_until(time);
-            return Ok((Box::new(robot.listened_already()), at));
+    ) -> anyhow::Result<(Box<dyn Source>, Stamp)> {
+        if let Some(robots) = self.listen(places, wanted, Purpose::Look, screen)? {
+            return robots.listened_until(time);
         }
         let file = self.files.open(places, Purpose::Look, screen)?;
         let range = file.summary().range;
@@ -272,7 +296,6 @@ impl Opening {
     }
 
     /// How recordings are opened for a purpose.
-    #[cfg(feature = "sql")]
     pub fn options(&self, purpose: Purpose, screen: &Screen) -> anyhow::Result<OpenOptions> {
         self.files.options(purpose, screen)
     }
@@ -281,10 +304,10 @@ impl Opening {
     fn listen(
         &self,
         places: &[PathBuf],
-        wanted: &Wanted,
+        wanted: &TopicRequest,
         purpose: Purpose,
         screen: &Screen,
-    ) -> anyhow::Result<Option<live::Listening>> {
+    ) -> anyhow::Result<Option<live::Robots>> {
         if robots_in(places).next().is_none() {
             if self.robot.duration.is_some() || !self.robot.key.is_empty() {
                 screen.note(
@@ -301,8 +324,11 @@ impl Opening {
             }
             let only = std::slice::from_ref(place);
             let recording = self.files.open(only, purpose, screen)?;
-            let chosen = Chosen::new(recording, wanted);
-            Ok(live::Place::Recording(shown_place(place), Box::new(chosen)))
+            let selection = Selection::new(recording, wanted.filter());
+            Ok(live::Place::Recording(
+                shown_place(place),
+                Box::new(selection),
+            ))
         };
         let places = places
             .iter()
@@ -356,7 +382,7 @@ impl FileOpening {
         places: &[PathBuf],
         purpose: Purpose,
         screen: &Screen,
-    ) -> anyhow::Result<Box<dyn Recording>> {
+    ) -> anyhow::Result<Box<dyn Source>> {
         let options = self.options(purpose, screen)?;
         if places.iter().any(|place| may_be_unpacked(place)) {
             clean_up_on_interrupt();
@@ -414,7 +440,7 @@ pub fn definitions_in(folders: &[PathBuf], screen: &Screen) -> anyhow::Result<De
 }
 
 /// Notes which types are defined in the folders but cannot be used, because another is missing.
-fn note_missing(recording: &dyn Recording, definitions: &Definitions, screen: &Screen) {
+fn note_missing(recording: &dyn Source, definitions: &Definitions, screen: &Screen) {
     let summary = recording.summary();
     let undefined: BTreeSet<&str> = summary
         .channels
@@ -436,7 +462,7 @@ fn note_missing(recording: &dyn Recording, definitions: &Definitions, screen: &S
 }
 
 /// Opens one recording with the standard types, without a word on the screen.
-pub fn open(place: &Path, purpose: Purpose) -> anyhow::Result<Box<dyn Recording>> {
+pub fn open(place: &Path, purpose: Purpose) -> anyhow::Result<Box<dyn Source>> {
     openable(place)?;
     let options = purpose.options(Definitions::standard());
     asof::formats::open_with(place, &options).map_err(explained)

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anstyle::{AnsiColor, Style};
 use asof::{Event, Progress};
@@ -31,6 +31,7 @@ pub struct Screen {
     color: ColorChoice,
     verbose: u8,
     quiet: bool,
+    verdict: Arc<Mutex<Option<anyhow::Error>>>,
 }
 
 /// The styles of highlighted parts of the output.
@@ -61,7 +62,24 @@ impl Screen {
             color,
             verbose,
             quiet,
+            verdict: Arc::default(),
         }
+    }
+
+    /// Sets what is wrong with the command line although the verb could begin; the verb ends with this error, whatever else
+    /// it says.
+    #[cfg(feature = "live")]
+    pub fn set_verdict(&self, error: anyhow::Error) {
+        *self.verdict() = Some(error);
+    }
+
+    /// What was set.
+    pub fn take_verdict(&self) -> Option<anyhow::Error> {
+        self.verdict().take()
+    }
+
+    fn verdict(&self) -> MutexGuard<'_, Option<anyhow::Error>> {
+        self.verdict.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn is_verbose(&self) -> bool {
@@ -189,6 +207,17 @@ pub fn output_of_values() -> Output {
 /// Whether the output is a terminal.
 pub fn is_watched() -> bool {
     io::stdout().is_terminal()
+}
+
+/// The width of the terminal; `None` in a pipe, where nothing is cut.
+pub fn room() -> Option<usize> {
+    let width = || terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0));
+    is_watched().then(width)
+}
+
+/// Characters of a decoded message that a line shows: as many as fit on a terminal; all in a pipe, where it is searched.
+pub fn line_room() -> usize {
+    if is_watched() { 240 } else { usize::MAX }
 }
 
 /// From here on, every line of the output is flushed as soon as it is written, for running robots.

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use asof::catalogue::NamePattern;
+use asof::catalogue::{NamePattern, NamePatterns};
 use asof::{Query, Source, Stamp, StampError, TimeRange, Topics, When};
 use clap::Args;
 
 use super::completions;
 use super::failure::Usage;
+use super::place::is_robot;
 use super::screen::Screen;
 use asof::text::hint;
 use asof::text::quoted;
@@ -43,9 +44,12 @@ pub struct Span {
     end: Option<When>,
 }
 
+/// How many globs that match nothing are named.
+const MISSING_NAMED: usize = 10;
+
 /// Names and globs of topics, as given.
 #[derive(Debug, Clone)]
-pub struct Patterns(Vec<NamePattern>);
+pub struct Patterns(NamePatterns);
 
 impl Select {
     /// The topics as given.
@@ -75,52 +79,77 @@ impl Select {
 impl Span {
     /// The selected time range. Notes one that must be empty.
     pub fn range(&self, source: &dyn Source, screen: &Screen) -> TimeRange {
-        let summary = source.summary();
-        let instant = |when: Option<When>, otherwise: Stamp| {
-            when.map_or(otherwise, |when| when.resolve(summary.range))
-        };
-        let wanted = TimeRange::new(
-            instant(self.start, Stamp::MIN),
-            instant(self.end, Stamp::MAX),
-        );
-        let TimeRange { start, end } = wanted;
-        if wanted.is_empty() {
-            screen.note(format_args!(
-                "--start {start} is after --end {end}, so nothing is between them"
-            ));
-        } else if !summary.range.is_empty()
-            && !wanted.overlaps(summary.range)
-            && !source.growth().is_growing()
-        {
-            let TimeRange { start, end } = summary.range;
-            let meant = |when| meant_relative(when, summary.range);
-            let meant = meant(self.start).or_else(|| meant(self.end));
-            let meant = meant.map_or(String::new(), |meant| format!("; did you mean {meant}?"));
-            screen.note(format_args!(
-                "the recording has nothing in that time: it spans {start} to {end}{meant}"
-            ));
-        }
-        wanted
+        // More may come to what grows.
+        let range = source.summary().range;
+        let is_known = !source.growth().is_growing();
+        let known = is_known.then_some((range, "the recording has nothing"));
+        range_between((self.start, self.end), range, known, screen)
     }
+}
+
+/// The time range between two times, which are relative to another range. Notes one that must be empty: by itself, or because what
+/// is there, which has this range, lies elsewhere.
+pub fn range_between(
+    (first, last): (Option<When>, Option<When>),
+    relative_to: TimeRange,
+    known: Option<(TimeRange, &str)>,
+    screen: &Screen,
+) -> TimeRange {
+    let instant = |when: Option<When>, otherwise: Stamp| {
+        when.map_or(otherwise, |when| when.resolve(relative_to))
+    };
+    let wanted = TimeRange::new(instant(first, Stamp::MIN), instant(last, Stamp::MAX));
+    let TimeRange { start, end } = wanted;
+    if wanted.is_empty() {
+        screen.note(format_args!(
+            "--start {start} is after --end {end}, so nothing is between them"
+        ));
+    } else if let Some((known, nothing)) = known
+        && !known.is_empty()
+        && !wanted.overlaps(known)
+    {
+        let TimeRange { start, end } = known;
+        let meant = |when| meant_relative(when, known);
+        let meant = meant(first).or_else(|| meant(last));
+        let meant = meant.map_or(String::new(), |meant| format!("; did you mean {meant}?"));
+        screen.note(format_args!(
+            "{nothing} in that time: it spans {start} to {end}{meant}"
+        ));
+    } else if let Some(meant) = meant_relative(first, relative_to) {
+        screen.note(format_args!(
+            "--start {start} is before everything; did you mean --start {meant}?"
+        ));
+    }
+    wanted
 }
 
 impl Patterns {
     /// Whether one of them matches this topic.
     pub fn is_match(&self, topic: &str) -> bool {
-        self.0.iter().any(|pattern| pattern.is_match(topic))
+        self.0.is_match(topic)
     }
 
     /// Refuses a name that no topic of a recording has, and globs if none of them matches anything. A glob that matches
     /// nothing beside others that do is noted.
     pub fn check(&self, place: &Path, known: &[&str], screen: &Screen) -> anyhow::Result<()> {
-        let is_match = |pattern: &&NamePattern| known.iter().any(|topic| pattern.is_match(topic));
-        let (found, missing): (Vec<_>, Vec<_>) = self.0.iter().partition(is_match);
-        for pattern in missing {
-            let error = no_topic(pattern.as_str(), place, known);
-            if found.is_empty() || pattern.is_exact() {
-                return Err(error);
-            }
-            screen.note(error);
+        let patterns = self.0.as_slice();
+        let mut is_found = vec![false; patterns.len()];
+        for at in known.iter().flat_map(|topic| self.0.matches(topic)) {
+            is_found[at] = true;
+        }
+        let is_any = is_found.contains(&true);
+        let missing = patterns.iter().zip(&is_found);
+        let missing: Vec<_> = missing.filter(|(_, found)| !**found).collect();
+        let exact = missing.iter().find(|(pattern, _)| pattern.is_exact());
+        let refused = exact.or(missing.first().filter(|_| !is_any));
+        if let Some((pattern, _)) = refused {
+            return Err(no_topic(pattern.as_str(), place, known));
+        }
+        for (pattern, _) in missing.iter().take(MISSING_NAMED) {
+            screen.note(no_topic(pattern.as_str(), place, known));
+        }
+        if let more @ 1.. = missing.len().saturating_sub(MISSING_NAMED) {
+            screen.note(format_args!("{more} more globs match no topic"));
         }
         Ok(())
     }
@@ -149,6 +178,10 @@ impl TopicChoice {
         let Some(patterns) = &self.topics else {
             return Ok(Topics::All);
         };
+        if is_robot(place) {
+            // It was opened with this choice, and says itself what never came.
+            return Ok(Topics::All);
+        }
         let summary = source.summary();
         let known = summary.topics();
         let checked = patterns.check(place, &known, screen);
@@ -196,7 +229,7 @@ pub fn parse_patterns(text: &str) -> Result<Patterns, String> {
     if patterns.is_empty() {
         return Err("no topic is named; give names or globs, such as '/scan,/tf*'".to_owned());
     }
-    Ok(Patterns(patterns))
+    Ok(Patterns(patterns.into_iter().collect()))
 }
 
 /// The names and globs of a comma-separated list.
@@ -228,7 +261,7 @@ mod tests {
 
     fn matching(patterns: &str, topics: &[&str]) -> Vec<String> {
         let Patterns(patterns) = parse_patterns(patterns).expect(patterns);
-        let is_wanted = |topic: &&&str| patterns.iter().any(|pattern| pattern.is_match(topic));
+        let is_wanted = |topic: &&&str| patterns.is_match(topic);
         topics
             .iter()
             .filter(is_wanted)

@@ -1,5 +1,6 @@
 //! `asof serve`
 
+use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use asof::formats::{McapFile, McapWriter, McapWriterOptions};
-use asof::{Follow, FollowEnd, Followed, Query, Source, Stamp};
+use asof::{Follow, FollowEnd, Followed, Query, Recording, Source, Stamp};
 use asof_serve::{
     Annotations, DEFAULT_PORT, DiskOptions, RobotDescription, ServeError, ServeOptions, Server,
     SnapshotTaker, make_token,
@@ -19,32 +20,30 @@ use clap::Args;
 
 use super::Outcome;
 use super::compare::Compare;
-use super::description::described;
-use super::dropped::Dropped;
+use super::dropped::DropOpener;
 use super::failure::Usage;
 use super::fleet::{CataloguePlace, FleetList};
 use super::live::Snapshots;
 use super::memory;
-use super::place::{Opening, Purpose, Wanted, robots_in, shown_name};
+use super::place::{Opening, Purpose, TopicRequest, robots_in, shown_name};
 use super::screen::{Screen, output};
 use super::select::{Patterns, parse_patterns};
 use super::signals;
 use super::signals::clean_up_on_interrupt;
-use super::sql::{FLIGHT_PORT, Flight, Flying, Served};
-use asof::Fleet;
+use super::sql::{FLIGHT_PORT, Flight, FlightService, PlaceQueries};
 use asof::files::remove_unfinished;
 
 /// Show recordings or a running robot in the browser, and to Foxglove and Lichtblick
 ///
-/// Opens recordings of any size at once, several as one. A running robot is shown live, and its last minutes are kept
-/// to look back at. Only this machine can connect, unless --listen names
+/// Opens recordings of any size at once; several that are named become one. A running robot is shown live, and its last
+/// minutes are kept to look back at. Only this machine can connect, unless --listen names
 /// another address; clients then need the token in the printed address. Nothing is written except your
 /// annotations in the page (run.mcap.annotations.json beside run.mcap, which `asof convert` copies), with --layouts the
 /// layouts that are saved on the server, and, with --snapshots, the last minute of a robot on
 /// `POST /api/snapshot?reason=…`.
 ///
-/// For a folder or bucket with a catalogue (`asof index`), the page shows the list of recordings: search, filter,
-/// open one. An opened recording is a path of the same server, /r/…; all of them share the memory of --cache, and the
+/// For a folder or bucket, the page shows the list of recordings: search, filter, open one. With a catalogue
+/// (`asof index`) the server starts at once; otherwise it looks into each recording first. An opened recording is a path of the same server, /r/…; all of them share the memory of --cache, and the
 /// least recently used one is closed where it does not suffice.
 ///
 /// Foxglove and Lichtblick connect to the same port with ws://; pages of other sites, such as the Foxglove
@@ -56,6 +55,8 @@ use asof::files::remove_unfinished;
 #[command(after_help = "\
 Examples:
   asof serve run.mcap
+  asof serve runs
+  asof serve runs/monday_0.mcap runs/monday_1.mcap
   asof serve s3://bucket/fleet
   asof serve runs --listen 0.0.0.0:8765 --layouts
   asof serve run.mcap --listen 0.0.0.0:8765 --allow-origin https://app.foxglove.dev
@@ -65,8 +66,8 @@ Examples:
   asof serve before.mcap after.mcap --prefix before,after --align start
   asof serve yesterday.mcap zenoh://192.168.1.5:7447")]
 pub struct Serve {
-    /// Recordings: files, folders; and running robots: zenoh://host:port. Several are shown as one. Without any, the page
-    /// waits for a file to be dropped onto it
+    /// Recordings: files, or one folder for the list of what is in it; and running robots: zenoh://host:port. Several are
+    /// shown as one. Without any, the page waits for a file to be dropped onto it
     #[arg(value_name = "PLACE")]
     places: Vec<PathBuf>,
 
@@ -99,12 +100,12 @@ pub struct Serve {
     catalogue: CataloguePlace,
 
     #[command(flatten)]
-    serving: Serving,
+    serving: ServeFlags,
 }
 
 /// Flags of the verbs that serve the page.
 #[derive(Debug, Args)]
-pub struct Serving {
+pub struct ServeFlags {
     /// Where to listen: a port of this machine, or an address with a port. 127.0.0.1:8765 or the next free port by default
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
     listen: Option<SocketAddr>,
@@ -172,27 +173,27 @@ impl Serve {
             return Err(Usage::error(text.to_owned()));
         }
         let layouts = self.layouts()?;
-        if let Some(fleet) = self.fleet()? {
-            let mut queries = Served::default();
+        if let Some(fleet) = self.fleet(screen)? {
+            let mut queries = PlaceQueries::default();
             if self.flight.is_some() {
                 // The page queries what is open in it; nothing of the list is yet.
                 queries.flight = self.served(screen)?.flight;
             }
-            let kept = Kept {
+            let view = ViewOptions {
                 fleet: Some(fleet),
                 layouts,
                 queries,
-                ..Kept::default()
+                ..ViewOptions::default()
             };
             let interrupt = Interrupt::arrange(&self.serving, false);
             // The page shows the list where nothing is open.
             return self
                 .serving
-                .serve_kept(nothing()?, "", kept, &interrupt, screen);
+                .serve_view(nothing()?, "", view, &interrupt, screen);
         }
         let interrupt = Interrupt::arrange(&self.serving, has_robot);
         // A robot may appear later, and the page shows when it does.
-        let wanted = Wanted::chosen(self.topics.clone())
+        let wanted = TopicRequest::chosen(self.topics.clone())
             .within(self.serving.cache_bytes())
             .at_once();
         let (recording, robots) = self.open(&wanted, screen)?;
@@ -211,7 +212,7 @@ impl Serve {
             // Tells the page that nothing is open.
             (None, _) => String::new(),
         };
-        let kept = Kept {
+        let view = ViewOptions {
             disk,
             robots,
             annotations: self.annotations(),
@@ -226,21 +227,21 @@ impl Serve {
             layouts,
         };
         self.serving
-            .serve_kept(recording, &name, kept, &interrupt, screen)
+            .serve_view(recording, &name, view, &interrupt, screen)
     }
 
     /// The query engine over the named places.
-    fn served(&self, screen: &Screen) -> anyhow::Result<Served> {
+    fn served(&self, screen: &Screen) -> anyhow::Result<PlaceQueries> {
         let places = (self.places.as_slice(), &self.catalogue);
-        Served::over(places, &self.opening, screen, self.flight)
+        PlaceQueries::over(places, &self.opening, screen, self.flight)
     }
 
     /// What is shown, and the robots in it.
     fn open(
         &self,
-        wanted: &Wanted,
+        wanted: &TopicRequest,
         screen: &Screen,
-    ) -> anyhow::Result<(Box<dyn asof::formats::Recording>, Vec<RobotDescription>)> {
+    ) -> anyhow::Result<(Box<dyn Source>, Vec<RobotDescription>)> {
         if self.places.is_empty() {
             return Ok((nothing()?, Vec::new()));
         }
@@ -257,20 +258,22 @@ impl Serve {
         Ok((compared.recording, compared.robots))
     }
 
-    /// The catalogue of the one named place, if it has one: then the page shows its list.
-    fn fleet(&self) -> anyhow::Result<Option<Fleet>> {
+    /// The recordings of the one named place, if it is a folder or a bucket: then the page shows their list.
+    fn fleet(&self, screen: &Screen) -> anyhow::Result<Option<FleetList>> {
         let [place] = self.places.as_slice() else {
             return Ok(None);
         };
-        if self.catalogue.is_named() {
-            let fleet = self.catalogue.of(place)?;
-            fleet.catalogue().existing_head()?;
-            return Ok(Some(fleet));
-        }
-        if self.compare.is_wanted() {
+        if self.compare.is_wanted() && !self.catalogue.is_named() {
             return Ok(None);
         }
-        self.catalogue.if_there(place)
+        let open = self.opening.options(Purpose::Serve, screen)?;
+        let list = self.catalogue.list(place, open, screen)?;
+        if list.is_some() && self.serving.cache_dir.is_some() {
+            screen.note(
+                "--cache-dir is for recordings that are named, and has no effect on a list of them",
+            );
+        }
+        Ok(list.map(|list| list.with_description(self.serving.urdf.clone())))
     }
 
     /// What makes other messages of the same files: names, times, limits, and the definitions that were found.
@@ -320,7 +323,7 @@ impl Serve {
 }
 
 /// An empty recording.
-fn nothing() -> anyhow::Result<Box<dyn asof::formats::Recording>> {
+fn nothing() -> anyhow::Result<Box<dyn Source>> {
     let out = std::io::Cursor::new(Vec::new());
     let writer = McapWriter::new(out, McapWriterOptions::default())?;
     let bytes = writer.finish()?.into_inner();
@@ -329,31 +332,31 @@ fn nothing() -> anyhow::Result<Box<dyn asof::formats::Recording>> {
 
 /// What is served beside the messages, and where the cache and annotations are kept.
 #[derive(Default)]
-struct Kept {
+struct ViewOptions {
     disk: Option<DiskOptions>,
     robots: Vec<RobotDescription>,
     annotations: Option<PathBuf>,
-    queries: Served,
+    queries: PlaceQueries,
     snapshots: Option<Arc<dyn SnapshotTaker>>,
-    fleet: Option<Fleet>,
+    fleet: Option<FleetList>,
     /// The folder for layouts that are kept on the server.
     layouts: Option<PathBuf>,
 }
 
-impl Serving {
+impl ServeFlags {
     /// Serves a recording that is one file on this machine, until interrupted.
     pub fn serve_file(
         &self,
-        source: Box<dyn asof::formats::Recording>,
+        source: Box<dyn Source>,
         file: &Path,
         screen: &Screen,
     ) -> anyhow::Result<Outcome> {
-        let kept = Kept {
+        let view = ViewOptions {
             annotations: Some(Annotations::beside(file)),
-            ..Kept::default()
+            ..ViewOptions::default()
         };
         let name = file.display().to_string();
-        self.serve_kept(source, &name, kept, &Interrupt::default(), screen)
+        self.serve_view(source, &name, view, &Interrupt::default(), screen)
     }
 
     /// Where the cache of this view of these places is kept; nowhere if their versions cannot be determined.
@@ -374,19 +377,28 @@ impl Serving {
         }
     }
 
-    fn serve_kept(
+    fn serve_view(
         &self,
-        source: Box<dyn asof::formats::Recording>,
+        source: Box<dyn Source>,
         name: &str,
-        kept: Kept,
+        view: ViewOptions,
         interrupt: &Interrupt,
         screen: &Screen,
     ) -> anyhow::Result<Outcome> {
-        let source = match &self.urdf {
-            Some(file) => described(source, name, file)?,
-            None => source,
-        };
-        let source: Arc<dyn Source> = Arc::new(source);
+        let mut source: Arc<dyn Source> = Arc::from(source);
+        if let Some(file) = &self.urdf {
+            let recording = Recording::new(Arc::clone(&source), &[PathBuf::from(name)]);
+            let described = recording
+                .with_description(file)
+                .map_err(|error| match error {
+                    asof::Error::Option(text) => Usage::error(format!("--urdf {text}")),
+                    other => other.into(),
+                })?;
+            // Beside a list nothing is open, and each recording of it gets the description when it is opened.
+            if view.fleet.is_none() {
+                source = Arc::new(described);
+            }
+        }
         let problems = source.summary().problems.len();
         if problems > 0 {
             screen.warning(format_args!(
@@ -399,21 +411,20 @@ impl Serving {
         let is_growing = source.growth().is_growing();
         let start = is_growing.then(Stamp::now);
         let mut end = End::of(&source, is_growing)?;
-        let Served { page, flight } = kept.queries;
+        let PlaceQueries { page, flight } = view.queries;
         let (server, flying) = self.start(screen, flight.as_ref(), |options| {
-            let fleet = kept.fleet.map(FleetList::new);
             let options = ServeOptions {
-                disk: kept.disk,
-                robots: kept.robots,
-                annotations: kept.annotations,
+                disk: view.disk,
+                robots: view.robots,
+                annotations: view.annotations,
                 queries: page,
-                snapshots: kept.snapshots,
+                snapshots: view.snapshots,
                 start,
-                layouts: kept.layouts,
-                recordings: fleet.map(|fleet| Arc::new(fleet) as _),
+                layouts: view.layouts,
+                recordings: view.fleet.map(|fleet| Arc::new(fleet) as _),
                 ..options.clone()
             };
-            let opener = Arc::new(Dropped::new());
+            let opener = Arc::new(DropOpener::new());
             Server::start_with(source, name, &options, Some(opener))
         })?;
         let code = loop {
@@ -463,7 +474,7 @@ impl Serving {
         screen: &Screen,
         flight: Option<&Flight>,
         start: impl FnOnce(&ServeOptions) -> Result<Server, ServeError>,
-    ) -> anyhow::Result<(Server, Option<Flying>)> {
+    ) -> anyhow::Result<(Server, Option<FlightService>)> {
         start_log(screen);
         memory::give_back_what_is_large();
         let defaults = ServeOptions::default();
@@ -491,7 +502,10 @@ impl Serving {
             .transpose()?;
         let label = screen.palette().title;
         let (url, foxglove) = (server.url(), server.foxglove_url());
-        let flight = flying.as_ref().map(Flying::greeting).unwrap_or_default();
+        let flight = flying
+            .as_ref()
+            .map(FlightService::greeting)
+            .unwrap_or_default();
         let greeting = format!(
             "{label}Open{label:#} {url}\nFoxglove and Lichtblick: {foxglove}\n{flight}Press Ctrl-C to stop.\n"
         );
@@ -576,7 +590,7 @@ struct Interrupt {
 
 impl Interrupt {
     /// Installs it where something is kept; elsewhere the server ends at once, as it does at the second request.
-    fn arrange(serving: &Serving, has_robot: bool) -> Self {
+    fn arrange(serving: &ServeFlags, has_robot: bool) -> Self {
         let interrupt = Interrupt::default();
         // A robot ends in order by itself.
         if serving.cache_dir.is_some() && !has_robot {
@@ -611,12 +625,13 @@ fn fingerprint_of(places: &[PathBuf], view: &str) -> anyhow::Result<String> {
     let mut all = format!("{} {view}", env!("CARGO_PKG_VERSION"));
     for place in places {
         all.push('\n');
-        all.push_str(&fingerprint(place)?);
+        all.push_str(&fingerprint(place, &mut HashSet::new())?);
     }
     Ok(all)
 }
 
-fn fingerprint(place: &Path) -> anyhow::Result<String> {
+/// `seen` are the folders so far: links of a folder may lead in circles.
+fn fingerprint(place: &Path, seen: &mut HashSet<PathBuf>) -> anyhow::Result<String> {
     #[cfg(feature = "remote")]
     if asof::is_address(place) {
         return Ok(asof::formats::version_at(&place.display().to_string())?);
@@ -635,12 +650,15 @@ fn fingerprint(place: &Path) -> anyhow::Result<String> {
         }
         return Ok(all);
     }
+    if !seen.insert(std::fs::canonicalize(place).with_context(cannot)?) {
+        return Ok(String::new());
+    }
     let entries = std::fs::read_dir(place).with_context(cannot)?;
     let mut inside: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     inside.sort();
     let mut all = String::new();
     for path in inside {
-        all.push_str(&fingerprint(&path)?);
+        all.push_str(&fingerprint(&path, seen)?);
         all.push(' ');
     }
     Ok(all)
@@ -726,6 +744,22 @@ mod tests {
         assert_ne!(with_journal, bare);
         std::fs::write(folder.path().join("run.db3-wal"), "some more").expect("written");
         assert_ne!(of(""), with_journal);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn folders_whose_links_lead_in_circles_are_looked_into_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("run_0.db3"), "pages").expect("written");
+        for name in ["one", "two", "three"] {
+            std::os::unix::fs::symlink(folder.path(), at(name)).expect("a link");
+        }
+        let of = || fingerprint_of(&[folder.path().to_owned()], "").expect("read");
+        let before = of();
+        assert_eq!(of(), before);
+        std::fs::write(at("run_0.db3"), "other pages").expect("written");
+        assert_ne!(of(), before);
     }
 
     #[test]

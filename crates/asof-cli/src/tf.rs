@@ -7,7 +7,7 @@ use asof::tf::{
     EdgeFacts, LatestTransform, Loaded, LookupError, TrajectoryFormat, TransformBuffer, TreeFormat,
     every,
 };
-use asof::{Problem, Source, Stamp, TimeRange, Topics, When};
+use asof::{Problem, Recording, Source, Stamp, TimeRange, Topics, TransformStream, When};
 use clap::Args;
 use serde::Serialize;
 
@@ -16,10 +16,11 @@ use super::cat::tell_problems;
 use super::completions;
 use super::failure::Usage;
 use super::length::parse_nanos;
-use super::place::{Opening, Purpose, Wanted};
-use super::poses;
+use super::place::{Opening, Purpose, TopicRequest};
 use super::screen::{Screen, output};
-use super::select::{Patterns, TopicChoice, meant_relative, no_topic, parse_end, parse_patterns};
+use super::select::{
+    Patterns, TopicChoice, meant_relative, no_topic, parse_end, parse_patterns, range_between,
+};
 use super::tf_follow;
 
 /// The time between two answers of --follow, in nanoseconds.
@@ -215,10 +216,11 @@ impl Tf {
         }
         let choice = self.choice.or(self.of_topics.as_ref());
         let patterns = choice.patterns();
-        let wanted = Wanted::those(move |channel| {
+        let wanted = TopicRequest::those(move |channel| {
             let is_chosen = |patterns: &Patterns| patterns.is_match(&channel.topic);
             asof::tf::feeds_transforms(channel) && patterns.as_ref().is_none_or(is_chosen)
         });
+        let wanted = wanted.given(choice.patterns());
         if self.follow || self.monitor {
             let file = self
                 .opening
@@ -350,7 +352,7 @@ impl Tf {
             }
             _ => {
                 let names: Vec<&str> = all.iter().map(|one| one.namespace.as_str()).collect();
-                Err(tf_follow::ambiguous((from, to), &names))
+                Err(asof::ambiguous_frames((from, to), &names).into())
             }
         }
     }
@@ -373,7 +375,7 @@ impl Tf {
 
     /// Writes the poses of a topic.
     fn poses(&self, topic: &str, screen: &Screen) -> anyhow::Result<Outcome> {
-        let wanted = Wanted::named([&topic.to_owned()]);
+        let wanted = TopicRequest::named([&topic.to_owned()]);
         let file = self
             .opening
             .open(&self.places, &wanted, Purpose::Look, screen)?;
@@ -382,12 +384,15 @@ impl Tf {
         if !known.contains(&topic) {
             return Err(no_topic(topic, &self.places[0], &known));
         }
-        let edge = |when: Option<When>, other: Stamp| {
-            when.map_or(other, |when| when.resolve(summary.range))
-        };
-        let range = TimeRange::new(edge(self.start, Stamp::MIN), edge(self.end, Stamp::MAX));
-        poses::write(&*file, topic, range, self.format, screen)?;
-        let problems = &file.summary().problems;
+        let times = (self.start, self.end);
+        let known = (summary.range, "the recording has nothing");
+        let range = range_between(times, summary.range, Some(known), screen);
+        let recording = Recording::new(file, &self.places).with_progress(screen.reports(""));
+        let mut out = output();
+        let poses = recording.topic(topic)?;
+        poses.write_poses(range, self.format, &mut out)?;
+        out.flush()?;
+        let problems = &recording.problems();
         tell_problems(problems, screen);
         Ok(Outcome::of(problems))
     }
@@ -400,16 +405,16 @@ impl Tf {
         screen: &Screen,
     ) -> anyhow::Result<Outcome> {
         let topics = choice.topics(&self.places[0], source, screen)?;
-        let coming = tf_follow::Coming {
+        let stream = TransformStream {
             source,
             topics: &topics,
             is_joined: self.is_prefixed,
         };
         if self.monitor {
-            tf_follow::monitor(coming, self.json, screen)?;
+            tf_follow::monitor(stream, self.json, screen)?;
         } else if let (Some(from), Some(to)) = (&self.from, &self.to) {
             let step = self.every.unwrap_or(FOLLOW_STEP);
-            tf_follow::follow(coming, (from, to), step, screen, |found| {
+            stream.follow((from, to), step, &screen.reports(""), |found| {
                 if self.json {
                     print_json(&answer((from, to), Ok(*found)))
                 } else {
@@ -459,9 +464,8 @@ impl Tf {
             // Only static edges: they are valid for the duration of the recording.
             covered = range;
         }
-        let edge =
-            |when: Option<When>, other: Stamp| when.map_or(other, |when| when.resolve(range));
-        let wanted = TimeRange::new(edge(self.start, covered.start), edge(self.end, covered.end));
+        let known = (covered, "the transform is not known");
+        let wanted = range_between((self.start, self.end), range, Some(known), screen);
         let mut path = buffer.path(from, to)?;
         let mut out = output();
         out.write_all(self.format.header().as_bytes())?;

@@ -110,6 +110,19 @@ fn what_is_proposed_from_a_recording_holds_on_it() {
 }
 
 #[test]
+fn of_a_recording_without_messages_nothing_is_proposed_and_no_file_is_left() {
+    let folder = Folder::empty();
+    let path = folder.path("none.mcap");
+    let writer = McapWriter::create(path, McapWriterOptions::default()).expect("create");
+    writer.finish().expect("finish");
+    let output = folder.output("check none.mcap --write -f e.toml");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("nothing to expect"), "{told}");
+    assert_eq!(folder.names(), ["none.mcap"]);
+}
+
+#[test]
 fn what_is_proposed_from_a_recording_holds_on_its_parts() {
     let folder = Folder::empty();
     assert_eq!(
@@ -428,4 +441,41 @@ fn a_diff_has_the_largest_difference_first() {
     assert!(has("/imu", "rate") && has("/imu", "gap"), "{found:?}");
     let text = folder.stdout("diff run.mcap bad.mcap");
     assert!(text.starts_with("/scan topic:"), "{text}");
+}
+
+#[test]
+fn each_recording_of_a_folder_has_its_own_report_with_a_catalogue_and_without() {
+    let folder = Folder::with_demo();
+    tampered(&folder, |message, _| message.channel.topic != "/imu");
+    std::fs::create_dir(folder.path("fleet")).expect("a folder");
+    for (from, to) in [("run.mcap", "good.mcap"), ("bad.mcap", "short.mcap")] {
+        std::fs::rename(folder.path(from), folder.path("fleet").join(to)).expect("moved");
+    }
+    std::fs::write(
+        folder.path("e.toml"),
+        "[topics.'/imu']\nmessages = {min = 1}\n",
+    )
+    .expect("written");
+    let reports = || {
+        let output = folder.output("check fleet -f e.toml --json");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        let lines = String::from_utf8(output.stdout).expect("text");
+        let one = |line: &str| {
+            let report: Value = serde_json::from_str(line).expect("JSON");
+            let path = report["path"].as_str().expect("a path").to_owned();
+            (path, report["failed"].as_u64().expect("a count"))
+        };
+        lines.lines().map(one).collect::<Vec<_>>()
+    };
+    let without = reports();
+    assert_eq!(
+        without,
+        [
+            ("fleet/good.mcap".to_owned(), 0),
+            ("fleet/short.mcap".to_owned(), 1)
+        ]
+    );
+    folder.stdout("index fleet");
+    assert_eq!(reports(), without);
 }

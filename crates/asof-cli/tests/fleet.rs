@@ -207,3 +207,13 @@ fn annotations_are_found_in_the_recordings_that_are_meant() {
         found.out
     );
 }
+
+#[cfg(unix)]
+#[test]
+fn a_catalogue_that_does_not_fit_says_the_file_and_the_cause() {
+    let folder = fleet();
+    let (code, told) = folder.on_full_disk(1, "index .");
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains(".parquet: it cannot be written"), "{told}");
+    assert!(told.contains("File too large"), "{told}");
+}

@@ -90,7 +90,7 @@ fn numbers_and_pictures_of_the_demo_become_rows() {
         task = "drive"
         [features]
         "observation.state" = ["/joint_states.position", "/odom.pose.pose.position"]
-        action = { paths = ["/cmd_vel.linear.x"], method = "interpolated" }
+        action = { paths = ["/cmd_vel.linear.x"], method = "interpolate" }
         "observation.images.front" = "/camera/image"
     "#;
     let (code, told) = export(&folder, map);
@@ -320,4 +320,17 @@ fn what_cannot_be_a_dataset_is_said_and_leaves_nothing() {
     }
     let output = folder.output("lerobot zenoh://robot:7447 -o out --config map.toml");
     assert_eq!(output.status.code(), Some(2));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_dataset_that_does_not_fit_says_the_file_and_the_cause() {
+    let folder = Folder::with_demo();
+    let map = "hz = 10\nvideos = false\n[features]\n\"observation.state\" = [\"/odom.pose.pose.position.x\"]\n";
+    fs::write(folder.path("map.toml"), map).expect("write");
+    let (code, told) = folder.on_full_disk(1, "lerobot run.mcap -o out --config map.toml");
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("cannot write out/"), "{told}");
+    assert!(told.contains("File too large"), "{told}");
+    assert_eq!(folder.names(), ["map.toml", "run.mcap"]);
 }

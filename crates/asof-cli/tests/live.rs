@@ -20,6 +20,7 @@ use zenoh::Wait;
 
 const HASH: &str = "RIHS01_df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18";
 const STRING: &str = "std_msgs::msg::dds_::String_";
+const NUMBER: &str = "std_msgs::msg::dds_::Int32_";
 
 /// What the robot's own type is made of.
 const SAID: (&str, &str) = ("my_msgs/msg/Said", "string text\n");
@@ -300,6 +301,50 @@ fn live_prints_lines_in_a_pipe_and_ends_by_a_signal() {
     let (code, said, notes) = run.end("TERM");
     assert_eq!(code, Some(0), "{notes}");
     assert!(said.starts_with("topic"), "{said}");
+}
+
+#[test]
+fn two_types_on_one_topic_are_told_and_cost_no_other_topic() {
+    let port = free_port();
+    let topics = [
+        ("/chatter", STRING),
+        ("/chatter", NUMBER),
+        ("/fine", STRING),
+    ];
+    let _robot = Talking::new(&format!("zenoh://?listen=127.0.0.1:{port}"), &topics);
+    let folder = Folder::empty();
+    let url = format!("zenoh://127.0.0.1:{port}");
+    let ended = |line: &str| {
+        let output = start(&folder, line).wait_with_output();
+        output.expect("ended")
+    };
+    let both = ["std_msgs/msg/Int32", "std_msgs/msg/String"];
+
+    let found = lines(&ended(&format!("info {url} --json"))).remove(0);
+    let listed = found["topics"].as_array().expect("topics").iter();
+    let listed = listed.filter(|one| one["topic"] == "/chatter");
+    let mut types: Vec<_> = listed.filter_map(|one| one["type"].as_str()).collect();
+    types.sort_unstable();
+    assert_eq!(types, both, "{found}");
+    let told = found["problems"].to_string();
+    assert!(told.contains("several types"), "{told}");
+
+    let run = Run::new(&folder, &format!("live {url} --json --interval 0.5"));
+    run.out.until("both types", |said| {
+        let mut rows = said.lines().filter(|row| row.contains("/chatter"));
+        rows.any(|row| both.iter().all(|name| row.contains(name)))
+    });
+    assert_eq!(run.end("INT").0, Some(0));
+
+    // What is wrong with a topic that was not asked for is none of these.
+    for line in [
+        format!("cat {url} --topics /fine --json --limit 3"),
+        format!("info {url} --topics /fine"),
+        format!("record {url} --topics /fine -o fine.mcap --for 2s"),
+    ] {
+        let output = ended(&line);
+        assert_eq!(output.status.code(), Some(0), "{line}: {output:?}");
+    }
 }
 
 #[test]
@@ -666,6 +711,8 @@ fn addresses_that_are_none_are_wrong_usage() {
         "zenoh://robot?mode=boss",
         "zenoh://robot?speed=9",
         "robot",
+        #[cfg(feature = "dds")]
+        "dds://nowhere.invalid:1",
     ] {
         assert_eq!(folder.exit_code(&format!("live {url} --for 1")), 2, "{url}");
         assert_eq!(
@@ -731,27 +778,86 @@ fn a_file_that_exists_is_not_recorded_over() {
     let folder = Folder::with_demo();
     let port = free_port();
     let line = format!("record zenoh://?listen=127.0.0.1:{port} -o run.mcap --for 1");
-    let size = folder.read("run.mcap").len();
+    let before = folder.read("run.mcap");
     let output = start(&folder, &line).wait_with_output().expect("ended");
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("--force"));
-    assert_eq!(folder.read("run.mcap").len(), size);
+    assert!(folder.read("run.mcap") == before);
+    // There is no robot, so there is nothing to replace it.
+    let output = start(&folder, &format!("{line} --force"));
+    let output = output.wait_with_output().expect("ended");
+    let notes = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{notes}");
+    assert!(notes.contains("run.mcap stays as it was"), "{notes}");
+    assert!(folder.read("run.mcap") == before);
+    let port = free_port();
+    let _robot = Talking::new(
+        &format!("zenoh://?listen=127.0.0.1:{port}"),
+        &[("/chatter", STRING)],
+    );
+    let line = format!("record zenoh://127.0.0.1:{port} -o run.mcap --force");
+    let recording = Run::new(&folder, &line);
+    let is_new = || folder.read("run.mcap") != before;
+    eventually("a message", is_new);
+    let (code, _, notes) = recording.end("TERM");
+    assert_eq!(code, Some(0), "{notes}");
+    let topics = info(&folder, "run.mcap")["topics"].clone();
+    assert_eq!(topics[0]["topic"], "/chatter");
 }
 
 #[test]
 fn a_robot_that_does_not_answer_is_an_error_whatever_the_transport_and_leaves_nothing() {
-    let folder = Folder::empty();
-    for scheme in ["zenoh", "foxglove", "rosbridge"] {
-        let url = format!("{scheme}://127.0.0.1:{}", free_port());
-        for verb in [
-            format!("record {url} -o run.mcap --for 1"),
-            format!("record {url} -o run.mcap --split-size 1M --for 1"),
-            format!("live {url} --plain --for 1"),
-            format!("info {url} --for 1"),
-            format!("cat {url} --topics /imu --for 1"),
-            format!("at {url} --for 1"),
-        ] {
-            let output = start(&folder, &verb).wait_with_output().expect("ended");
+    let folder = Folder::with_demo();
+    std::fs::write(
+        folder.path("expected.toml"),
+        "[topics.'/imu']\nmessages = {min = 1}\n",
+    )
+    .expect("written");
+    let files = || {
+        let entries = std::fs::read_dir(folder.path("")).expect("a folder");
+        let mut names: Vec<_> = entries
+            .map(|one| one.expect("a file").file_name())
+            .collect();
+        names.sort();
+        names
+    };
+    let before = files();
+    for scheme in ["zenoh", "foxglove", "rosbridge", "dds"] {
+        let url = match scheme {
+            "dds" if !cfg!(feature = "dds") => continue,
+            // A domain that nobody uses.
+            "dds" => "dds://lo?domain=211".to_owned(),
+            scheme => format!("{scheme}://127.0.0.1:{}", free_port()),
+        };
+        let mut verbs = vec![
+            format!("record {url} -o one.mcap"),
+            format!("record {url} -o parts.mcap --split-size 1M"),
+            format!("record {url} -o spans.mcap --split-time 1s --quota 1G"),
+            format!("record {url} -o events.mcap --keep 5s --trigger /imu.x>1"),
+            format!("live {url} --plain"),
+            format!("info {url}"),
+            format!("cat {url} --topics /imu"),
+            format!("at {url}"),
+            format!("export {url} -o out"),
+            format!("join {url} --anchor /imu --with /odom"),
+            format!("tf {url} --from map --to base_link"),
+            format!("tf {url} --follow --from map --to base_link"),
+            format!("tf {url} --monitor"),
+            format!("convert {url} -o copy.mcap"),
+            format!("doctor {url}"),
+            format!("check {url} --file expected.toml"),
+            format!("diff {url} run.mcap"),
+        ];
+        if cfg!(feature = "sql") {
+            verbs.push(format!("sql {url} SELECT(1)"));
+        }
+        if scheme == "zenoh" {
+            verbs.push(format!("play run.mcap {url}"));
+        }
+        let verbs: Vec<String> = verbs.iter().map(|verb| format!("{verb} --for 1")).collect();
+        let started: Vec<Child> = verbs.iter().map(|verb| start(&folder, verb)).collect();
+        for (verb, child) in verbs.iter().zip(started) {
+            let output = child.wait_with_output().expect("ended");
             let notes = text(&output.stderr);
             assert_eq!(output.status.code(), Some(1), "{verb}: {notes}");
             assert!(notes.contains("no robot answered at"), "{verb}: {notes}");
@@ -761,8 +867,31 @@ fn a_robot_that_does_not_answer_is_an_error_whatever_the_transport_and_leaves_no
             );
         }
     }
-    let left = std::fs::read_dir(folder.path("")).expect("a folder");
-    assert_eq!(left.count(), 0, "nothing is left behind");
+    assert_eq!(files(), before, "nothing is left behind");
+}
+
+#[test]
+fn one_of_two_robots_that_does_not_answer_is_an_error_and_the_other_is_recorded() {
+    let (port, nobody) = (free_port(), free_port());
+    let address = format!("zenoh://?listen=127.0.0.1:{port}");
+    let _robot = Talking::new(&address, &[("/chatter", STRING)]);
+    let folder = Folder::empty();
+    let line = format!(
+        "record zenoh://127.0.0.1:{port} --and zenoh://127.0.0.1:{nobody} --prefix /a --prefix /b -o both.mcap"
+    );
+    let run = Run::new(&folder, &line);
+    until_recording(&folder, "both.mcap");
+    run.err.until("a word about the other", |said| {
+        said.contains("no answer from")
+    });
+    let (code, _, notes) = run.end("INT");
+    assert_eq!(code, Some(1), "{notes}");
+    let told = notes.lines().last().unwrap_or_default();
+    assert!(
+        told.contains("no robot answered at") && told.contains(&nobody.to_string()),
+        "{notes}"
+    );
+    assert!(info(&folder, "both.mcap")["messages"].as_u64() > Some(0));
 }
 
 #[test]

@@ -178,6 +178,47 @@ fn info_at_and_cat_answer_of_a_robot_as_of_a_recording() {
 }
 
 #[test]
+fn a_name_that_a_robot_does_not_have_is_wrong_usage_in_every_verb_as_for_a_recording() {
+    let robot = Moving::new();
+    let (folder, url) = (Folder::empty(), &robot.url);
+    for line in [
+        "info URL --topics /chattr",
+        "at URL --topics /chattr",
+        "at URL --topics /answers,/chattr --time -1s",
+        "cat URL --topics /chattr --for 2",
+        "cat URL --topics /answers,/chattr --for 2",
+        "join URL --anchor /chattr --with /answers --for 2",
+        "join URL --anchor /answers --with /chattr --for 2",
+        "export URL -o out --topics /chattr --for 2",
+        "convert URL -o out.mcap --topics /chattr --for 2",
+        "record URL -o out.mcap --topics /chattr --for 2",
+        "live URL --topics /chattr --for 2",
+        "tf URL --topics /tf_sttic,/tf",
+        "tf URL --pose-topic /chattr --for 2",
+    ] {
+        let output = folder.output(&line.replace("URL", url));
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{line}: {told}");
+        let meant = if line.contains("/tf") {
+            "/tf_static"
+        } else {
+            "/chatter"
+        };
+        let meant = format!("did you mean '{meant}'?");
+        assert!(told.contains(&meant), "{line}: {told}");
+        let errors = told.lines().filter(|line| line.starts_with("error: "));
+        assert_eq!(errors.count(), 1, "{line}: {told}");
+    }
+    assert_eq!(folder.names(), [""; 0], "nothing is left behind");
+    // A glob beside a name that is there is a note.
+    let line = format!("at {url} --topics /answers,/lidar*");
+    let output = folder.output(&line);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("no topic matches '/lidar*'"), "{told}");
+}
+
+#[test]
 fn join_export_convert_and_doctor_listen_for_as_long_as_they_are_told() {
     let robot = Moving::new();
     let (folder, url) = (Folder::empty(), &robot.url);

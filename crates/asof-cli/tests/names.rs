@@ -124,16 +124,30 @@ fn what_was_probably_meant_is_told() {
     let folder = Folder::with_demo();
     let place = told(&folder, "cat run.mcap /odom", 2);
     assert!(place.contains("for a topic: --topics /odom"), "{place}");
+    for (word, meant) in [("odom", "/odom"), ("/odmo", "/odom"), ("/tf*", "/tf*")] {
+        let place = told(&folder, &format!("cat run.mcap {word}"), 2);
+        assert!(
+            place.contains(&format!("for a topic: --topics {meant}")),
+            "{place}"
+        );
+    }
     let time = told(&folder, "at run.mcap --time 10", 0);
     assert!(time.contains("did you mean --time +10s?"), "{time}");
     let time = told(&folder, "cat run.mcap --start 0 --end 0.5", 0);
     assert!(time.contains("did you mean +0s?"), "{time}");
+    let time = told(&folder, "convert run.mcap -o part.mcap --start 0.5", 0);
+    assert!(time.contains("did you mean --start +0.5s?"), "{time}");
     let time = told(
         &folder,
         "tf run.mcap --from odom --to base_link --at 0.5",
         1,
     );
     assert!(time.contains("did you mean --at +0.5s?"), "{time}");
+    let every = "tf run.mcap --from odom --to base_link --every 100ms --start 0 --end 0.5";
+    for line in [every, "tf run.mcap --pose-topic /odom --start 0 --end 0.5"] {
+        let time = told(&folder, line, 0);
+        assert!(time.contains("did you mean +0s?"), "{line}: {time}");
+    }
     // No place but a typing error.
     assert!(!told(&folder, "cat run.mcap /nothing", 1).contains("--topics"));
 }
@@ -211,18 +225,8 @@ fn a_copy_in_text_mode_is_named_as_what_it_is() {
 #[test]
 fn a_demo_that_does_not_fit_says_the_cause() {
     let folder = Folder::empty();
-    // A limit on the size of files is refused like a full disk is.
-    let script = format!(
-        "trap '' XFSZ; ulimit -f 8; exec {} demo --seconds 5",
-        env!("CARGO_BIN_EXE_asof")
-    );
-    let output = std::process::Command::new("bash")
-        .args(["-c", &script])
-        .current_dir(folder.path("."))
-        .output()
-        .expect("bash");
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let (code, told) = folder.on_full_disk(8, "demo --seconds 5");
+    assert_eq!(code, Some(1), "{told}");
     assert!(
         told.contains("cannot write asof-demo.mcap: File too large"),
         "{told}"
@@ -309,11 +313,11 @@ fn layers_are_shown_by_doctor_and_bytes_are_counted_on_demand() {
     );
 }
 
-/// Runs on a terminal of 80 columns, by util-linux's `script`; `None` where there is none.
+/// Runs on a terminal of so many columns, by util-linux's `script`; `None` where there is none.
 #[cfg(target_os = "linux")]
-fn on_a_terminal(folder: &Folder, line: &str) -> Option<String> {
+fn on_a_terminal(folder: &Folder, columns: usize, line: &str) -> Option<String> {
     let command = format!(
-        "stty cols 80 rows 50; {} {line}",
+        "stty cols {columns} rows 50; {} {line}",
         env!("CARGO_BIN_EXE_asof")
     );
     let output = std::process::Command::new("script")
@@ -331,13 +335,22 @@ fn on_a_terminal(folder: &Folder, line: &str) -> Option<String> {
 #[test]
 fn tables_fit_a_terminal() {
     let folder = Folder::with_demo();
-    let Some(info) = on_a_terminal(&folder, "info run.mcap") else {
+    let on = |columns, line| on_a_terminal(&folder, columns, line);
+    let (Some(info), Some(at)) = (on(80, "info run.mcap"), on(80, "at run.mcap --time +0.5s"))
+    else {
         return eprintln!("SKIPPED: there is no `script` here");
     };
-    let at = on_a_terminal(&folder, "at run.mcap --time +0.5s").expect("a terminal");
-    for text in [&info, &at] {
-        let longest = text.lines().map(|line| line.chars().count()).max();
-        assert!(longest <= Some(80), "{longest:?}: {text}");
+    for (line, columns) in [
+        ("info run.mcap", 80),
+        ("info run.mcap", 50),
+        ("at run.mcap --time +0.5s", 80),
+        ("at run.mcap --time +0.5s", 50),
+    ] {
+        let text = on(columns, line).expect("a terminal");
+        // What is said beside the table may be longer.
+        let table = text.lines().filter(|line| line.starts_with("  "));
+        let longest = table.map(|line| line.chars().count()).max();
+        assert!(longest <= Some(columns), "{line}: {longest:?}: {text}");
     }
     assert!(info.contains("sensor_msgs/msg/LaserScan"), "{info}");
     let odom = at
@@ -354,6 +367,6 @@ fn tables_fit_a_terminal() {
         "{at}"
     );
     assert!(at.contains("--pretty"), "{at}");
-    let all = on_a_terminal(&folder, "at run.mcap --time +0.5s --pretty").expect("a terminal");
+    let all = on(80, "at run.mcap --time +0.5s --pretty").expect("a terminal");
     assert!(all.contains("    position:"), "{all}");
 }

@@ -202,6 +202,108 @@ fn video_that_changes_its_size_is_told_and_left_out() {
     );
 }
 
+#[cfg(unix)]
+#[test]
+fn more_videos_than_files_may_be_open_are_written() {
+    let topics: Vec<Arc<Channel>> = (0..600)
+        .map(|at| channel(&format!("/video/{at}"), "foxglove.CompressedVideo"))
+        .collect();
+    // Every tenth is a stream that goes into no container without ffmpeg.
+    let message = |at: usize, packet: usize| {
+        if at.is_multiple_of(10) {
+            return r#"{"format":"h264","data":"AAAAAWdkAB+sAAAAAWjuAAAAAWWI"}"#.to_owned();
+        }
+        let data = bytes_of(VIDEO[packet]);
+        format!(r#"{{"format":"h264","data":{data:?}}}"#)
+    };
+    let messages: Vec<_> = [0, 1, 3]
+        .iter()
+        .flat_map(|&packet| {
+            let topics = topics.iter().enumerate();
+            topics.map(move |(at, topic)| (topic, message(at, packet)))
+        })
+        .collect();
+    let folder = Folder::with_messages(1, &messages);
+    let line = "export run.mcap -o out --format video";
+    let (code, told) = folder.limited("ulimit -n 256", line);
+    assert_eq!(code, Some(0), "{told}");
+    let names = folder.names_in("out");
+    assert_eq!(names.len(), 600);
+    for name in names.iter().filter(|name| name.contains(".mp4")) {
+        let film = folder.read(&format!("out/{name}"));
+        let sizes = find(&film, &["moov", "trak", "mdia", "minf", "stbl", "stsz"]);
+        assert_eq!(sizes[8..12], 3u32.to_be_bytes(), "{name}");
+        let contents: usize = VIDEO.iter().take(4).map(|packet| packet.len() / 2).sum();
+        assert!(find(&film, &["mdat"]).len() < contents, "{name}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn few_videos_of_pictures_are_encoded_at_a_time() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let picture = r#"{"width":1,"height":1,"encoding":"rgb8","step":3,"data":[1,2,3]}"#;
+    let topics: Vec<Arc<Channel>> = (0..70)
+        .map(|at| channel(&format!("/camera/{at}"), "sensor_msgs/Image"))
+        .collect();
+    let messages: Vec<_> = topics
+        .iter()
+        .map(|topic| (topic, picture.to_owned()))
+        .collect();
+    let folder = Folder::with_messages(1, &messages);
+    // Notes when it starts and ends, and writes what it is fed.
+    let script = "#!/bin/sh\n[ \"$1\" = -version ] && exit 0\nfor last; do :; done\necho + >> told\ncat > \"$last\"\necho - >> told\n";
+    std::fs::write(folder.path("ffmpeg"), script).expect("write");
+    let rights = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(folder.path("ffmpeg"), rights).expect("executable");
+    let line = "export run.mcap -o out --format video";
+    let (code, told) = folder.limited("ulimit -n 256", line);
+    assert_eq!(code, Some(0), "{told}");
+    assert_eq!(folder.names_in("out").len(), 70);
+    let (mut running, mut most) = (0, 0);
+    for line in String::from_utf8(folder.read("told"))
+        .expect("text")
+        .lines()
+    {
+        running += if line == "+" { 1 } else { -1 };
+        most = most.max(running);
+    }
+    assert!((1..=32).contains(&most), "{most}");
+}
+
+#[cfg(unix)]
+#[test]
+fn pictures_that_do_not_fit_say_the_file_and_the_cause() {
+    let big = format!("[255,216,255{}]", ",0".repeat(99_999));
+    let camera = channel("/camera", "sensor_msgs/CompressedImage");
+    let video = channel("/video", "foxglove.CompressedVideo");
+    let frame = |at: usize| {
+        let mut data = bytes_of(VIDEO[at]);
+        data.extend(vec![7; 40_000]);
+        format!(r#"{{"format":"h264","data":{data:?}}}"#)
+    };
+    let folder = Folder::with_messages(
+        1,
+        &[
+            (&camera, format!(r#"{{"format":"jpeg","data":{big}}}"#)),
+            (&video, frame(0)),
+            (&video, frame(1)),
+        ],
+    );
+    for (topic, format, file) in [
+        ("/camera", "images", "out/camera/1000000000.jpg"),
+        ("/video", "video", "out/video"),
+    ] {
+        let line = format!("export run.mcap -o out --format {format} --topics {topic}");
+        let (code, told) = folder.on_full_disk(8, &line);
+        assert_eq!(code, Some(1), "{told}");
+        assert!(
+            told.contains(file) && told.contains("File too large"),
+            "{told}"
+        );
+    }
+}
+
 #[test]
 fn a_film_of_pictures_says_that_it_needs_ffmpeg() {
     let folder = Folder::with_demo();

@@ -4,9 +4,12 @@ mod common;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, Stdio};
 
+use asof_core::testing::{eventually, skipped};
 use common::{Folder, asof};
+use serde_json::Value;
 
 /// A server that ends with the test.
 struct Running(Child);
@@ -53,6 +56,98 @@ fn get(address: &str, path: &str) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("read");
     answer
+}
+
+#[test]
+fn a_folder_is_a_list_of_recordings_with_a_catalogue_and_without() {
+    let folder = Folder::empty();
+    std::fs::create_dir_all(folder.path("runs/monday")).expect("made");
+    for (name, seconds) in [("one", 1), ("monday/two", 2)] {
+        folder.run(&format!(
+            "demo -o runs/{name}.mcap --seconds {seconds} --no-serve"
+        ));
+    }
+    let listed = |address: &str| {
+        let answer = get(address, "/api/recordings");
+        let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
+        let body: Value = serde_json::from_str(body).expect("JSON");
+        let recordings = body["recordings"].as_array().expect("a list");
+        let mut all: Vec<(String, i64)> = recordings
+            .iter()
+            .map(|one| {
+                let seconds = one["duration"].as_i64().expect("a length") / 900_000_000;
+                (
+                    one["recording"].as_str().expect("a name").to_owned(),
+                    seconds,
+                )
+            })
+            .collect();
+        all.sort();
+        all
+    };
+    let two = [
+        ("monday/two.mcap".to_owned(), 2),
+        ("one.mcap".to_owned(), 1),
+    ];
+    {
+        let (_running, address) = start(&folder, "serve runs --listen 0 --no-open");
+        assert_eq!(listed(&address), two);
+        let summary = get(&address, "/r/one.mcap/api/summary");
+        assert!(summary.contains("\"name\":\"one.mcap\""), "{summary}");
+        assert!(
+            !folder.path("runs/.asof").exists(),
+            "nothing is written there"
+        );
+        // What comes later is listed, too.
+        folder.run("demo -o runs/three.mcap --seconds 1 --no-serve");
+        eventually("the third", || listed(&address).len() == 3);
+        std::fs::remove_file(folder.path("runs/three.mcap")).expect("removed");
+        eventually("two again", || listed(&address) == two);
+    }
+    folder.run("index runs");
+    let (_running, address) = start(&folder, "serve runs --listen 0 --no-open");
+    assert_eq!(listed(&address), two);
+}
+
+#[test]
+fn what_is_said_of_a_list_holds_for_each_recording_of_it() {
+    let folder = Folder::empty();
+    let package = folder.path("share/vicon_receiver/msg");
+    for made in [&folder.path("runs"), &package] {
+        std::fs::create_dir_all(made).expect("made");
+    }
+    folder.run("demo -o runs/one.mcap --seconds 1 --no-serve");
+    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data");
+    let data = std::env::var("ASOF_TEST_DATA").unwrap_or_else(|_| beside.to_owned());
+    let bag = Path::new(&data).join("recordings/go2-vicon.db3");
+    if bag.exists() {
+        std::fs::copy(&bag, folder.path("runs/two.db3")).expect("copied");
+    } else {
+        skipped(format_args!("no {} (set ASOF_TEST_DATA)", bag.display()));
+    }
+    let definition = "std_msgs/Header header\nfloat32 x_trans\nfloat32 y_trans\nfloat32 z_trans\nfloat32 x_rot\nfloat32 y_rot\n\
+        float32 z_rot\nfloat32 w\nstring segment_name\nstring subject_name\nint32 frame_number\n\
+        string translation_type\n";
+    std::fs::write(package.join("Position.msg"), definition).expect("written");
+    let urdf = "<robot name=\"two\"><link name=\"base_link\"/></robot>";
+    std::fs::write(folder.path("two.urdf"), urdf).expect("written");
+    let line = "serve runs --urdf two.urdf --msg-path share --listen 0 --no-open";
+    for _ in ["without a catalogue", "with one"] {
+        let (_running, address) = start(&folder, line);
+        let summary = get(&address, "/r/one.mcap/api/summary");
+        assert!(summary.contains("\"/robot_description\""), "{summary}");
+        let summary = get(&address, "/api/summary");
+        assert!(!summary.contains("\"/robot_description\""), "{summary}");
+        if bag.exists() {
+            let path = "/r/two.db3/api/messages?limit=1&topic=/vicon/UnitreeGo2/UnitreeGo2";
+            let messages = get(&address, path);
+            assert!(messages.contains("subject_name"), "{messages}");
+        }
+        folder.run("index runs");
+    }
+    std::fs::write(folder.path("odd.urdf"), "<robot").expect("written");
+    let odd = "serve runs --urdf odd.urdf --listen 0 --no-open";
+    assert_eq!(folder.exit_code(odd), 2);
 }
 
 #[test]
@@ -187,7 +282,7 @@ fn what_was_read_is_in_the_cache_folder_the_next_time() {
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         let status = get(&address, "/api/status");
         let (_, body) = status.split_once("\r\n\r\n").expect("a body");
-        let status: serde_json::Value = serde_json::from_str(body).expect("JSON");
+        let status: Value = serde_json::from_str(body).expect("JSON");
         let read = status["cache"]["source_messages"]
             .as_u64()
             .expect("a count");
@@ -250,7 +345,7 @@ fn a_cache_folder_answers_only_with_the_messages_of_this_view() {
 }
 
 #[cfg(unix)]
-fn walk(folder: &std::path::Path) -> Vec<String> {
+fn walk(folder: &Path) -> Vec<String> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();

@@ -213,6 +213,28 @@ mod with_engine {
     }
 
     #[test]
+    fn one_damaged_recording_of_a_fleet_is_named_where_its_topics_are_asked_for_and_nowhere_else() {
+        let folder = Folder::with_demo();
+        folder.stdout("convert run.mcap -o imu.mcap --topics /imu");
+        let whole = folder.read("imu.mcap");
+        std::fs::create_dir(folder.path("fleet")).expect("a folder");
+        let write = |name: &str, bytes: &[u8]| {
+            std::fs::write(folder.path(name), bytes).expect("written");
+        };
+        write("fleet/good.mcap", &folder.read("run.mcap"));
+        write("fleet/bad.mcap", &whole[..whole.len() * 2 / 3]);
+        assert_eq!(folder.exit_code("index fleet"), 3);
+        let other = sql(&folder, &["fleet", "SELECT count(*) FROM odom"]);
+        let told = String::from_utf8_lossy(&other.stderr);
+        assert_eq!((other.status.code(), &*told), (Some(0), ""));
+        let asked = sql(&folder, &["fleet", "SELECT count(*) FROM imu"]);
+        let told = String::from_utf8_lossy(&asked.stderr);
+        assert_eq!(asked.status.code(), Some(3), "{told}");
+        assert!(told.contains("bad.mcap"), "{told}");
+        assert!(!told.contains("good.mcap"), "{told}");
+    }
+
+    #[test]
     fn times_are_written_as_everywhere() {
         let folder = Folder::with_demo();
         let query = "SELECT count(*) AS n FROM imu WHERE log_time BETWEEN '+0.25s' AND '+0.5s'";
@@ -363,5 +385,74 @@ mod with_engine {
         assert_eq!(output.status.code(), Some(1));
         let told = String::from_utf8(output.stderr).expect("text");
         assert!(told.contains("--flight=ADDRESS"), "{told}");
+    }
+
+    /// Two recordings that begin a day apart, and one that cannot be read.
+    fn two_days() -> Folder {
+        let folder = Folder::with_demo();
+        std::fs::create_dir(folder.path("fleet")).expect("a folder");
+        std::fs::rename(folder.path("run.mcap"), folder.path("fleet/a.mcap")).expect("moved");
+        let good = asof::open(folder.path("fleet/a.mcap")).expect("opens");
+        let path = folder.path("fleet/b.mcap");
+        let mut writer =
+            asof::formats::McapWriter::create(path, asof::formats::McapWriterOptions::default())
+                .expect("a file");
+        for batch in good.read(&asof::Query::all()).expect("reads") {
+            for message in batch.expect("a batch").iter() {
+                let mut message = message.to_message();
+                let later = message.log_time.nanos() + 86_400_000_000_000;
+                message.log_time = asof::Stamp::from_nanos(later);
+                writer.write(&message).expect("written");
+            }
+        }
+        writer.finish().expect("a file");
+        folder
+    }
+
+    #[test]
+    fn a_folder_is_many_recordings_with_a_catalogue_and_without() {
+        let folder = two_days();
+        // Relative to the start of each recording.
+        let late = "SELECT recording, count(*) AS n FROM odom WHERE log_time >= '+0.5s' GROUP BY 1 ORDER BY 1";
+        let pairs = "SELECT count(*) FROM odom a ASOF JOIN imu b MATCH_CONDITION (a.log_time >= b.log_time)";
+        let names = "SELECT recording, start, messages FROM recordings ORDER BY 1";
+        let answers = || {
+            let answer = |query| text(&sql(&folder, &["fleet", "--csv", query]));
+            [late, pairs, names].map(answer)
+        };
+        let without = answers();
+        let rows: Vec<&str> = without[0].lines().collect();
+        assert_eq!(rows.len(), 3, "{}", without[0]);
+        assert!(rows[1].starts_with("fleet/a.mcap,"), "{}", rows[1]);
+        assert_eq!(rows[1].replace("/a.", "/b."), rows[2], "{}", without[0]);
+        folder.stdout("index fleet");
+        assert_eq!(answers(), without);
+
+        // One that cannot be read is left out and reported, and the others answer.
+        std::fs::write(folder.path("fleet/c.mcap"), "nothing").expect("a file");
+        for index in [false, true] {
+            if index {
+                folder.output("index fleet");
+            } else {
+                std::fs::rename(folder.path("fleet/.asof"), folder.path("kept")).expect("moved");
+            }
+            let short = sql(&folder, &["fleet", "--csv", late]);
+            let told = String::from_utf8_lossy(&short.stderr).into_owned();
+            assert_eq!(short.status.code(), Some(3), "{told}");
+            assert!(told.contains("left out"), "{told}");
+            assert_eq!(String::from_utf8(short.stdout).expect("text"), without[0]);
+        }
+    }
+
+    #[test]
+    fn the_folder_of_a_bag_is_one_recording() {
+        let folder = two_days();
+        let described = "rosbag2_bagfile_information:\n  relative_file_paths: [a.mcap, b.mcap]\n";
+        std::fs::write(folder.path("fleet/metadata.yaml"), described).expect("a file");
+        let answer = text(&sql(
+            &folder,
+            &["fleet", "--csv", "SELECT DISTINCT recording FROM odom"],
+        ));
+        assert_eq!(answer, "recording\nfleet\n");
     }
 }

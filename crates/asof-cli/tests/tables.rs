@@ -7,21 +7,7 @@ use std::sync::Arc;
 
 use asof::formats::{McapWriter, McapWriterOptions};
 use asof::{Channel, Schema};
-use common::Folder;
-
-fn ros2(topic: &str, name: &str, text: &str) -> Arc<Channel> {
-    let schema = Schema {
-        name: name.to_owned(),
-        encoding: "ros2msg".to_owned(),
-        data: text.to_owned().into(),
-    };
-    Arc::new(Channel {
-        topic: topic.to_owned(),
-        message_encoding: "cdr".to_owned(),
-        schema: Some(Arc::new(schema)),
-        ..Channel::default()
-    })
-}
+use common::{Folder, ros2};
 
 fn json(topic: &str) -> Arc<Channel> {
     let schema = Schema {

@@ -10,7 +10,7 @@ use asof_cluster::{
     ClusterClient, ClusterExecutor, ClusterScheduler, ExecutorOptions, Roots, SchedulerOptions,
     executors,
 };
-use asof_formats::Recording;
+use asof_core::Source;
 use asof_sql::arrow::util::pretty::pretty_format_batches;
 use asof_sql::{Database, RecordingAddress, SqlOptions};
 
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     })?;
     let address = scheduler.address().to_string();
     let executor = ExecutorOptions {
-        trusts_network: false,
+        token: None,
         scheduler: address.clone(),
         listen: TcpListener::bind(any_port)?.local_addr()?,
         external_host: None,
@@ -38,23 +38,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         name: None,
     };
     std::thread::spawn(move || ClusterExecutor::run(executor));
-    while executors(&address)?.is_empty() {
+    while executors(&address, None)?.is_empty() {
         std::thread::sleep(Duration::from_millis(20));
     }
 
-    let mut recordings: Vec<(RecordingAddress, Arc<dyn Recording>)> = Vec::new();
+    let mut recordings: Vec<(RecordingAddress, Arc<dyn Source>)> = Vec::new();
     for entry in std::fs::read_dir(&folder)? {
         let path = entry?.path();
-        let recording: Arc<dyn Recording> = Arc::from(asof_formats::open(&path)?);
+        let recording: Arc<dyn Source> = Arc::from(asof_formats::open(&path)?);
         let name = path.display().to_string();
         let of_recording = RecordingAddress {
             address: name.clone(),
             size: Some(recording.summary().size),
+            version: None,
             name,
         };
         recordings.push((of_recording, recording));
     }
-    let cluster = Arc::new(ClusterClient::connect(&address)?);
+    let cluster = Arc::new(ClusterClient::connect(&address, None)?);
     let database = Database::on_cluster(recordings, SqlOptions::default(), cluster)?;
     println!("{}", pretty_format_batches(&database.collect(&question)?)?);
     // Ballista ends an executor with its process.

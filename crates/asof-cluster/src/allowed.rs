@@ -22,7 +22,7 @@ use datafusion_proto::physical_plan::{AsExecutionPlan, PhysicalExtensionCodec};
 use datafusion_proto::protobuf::PhysicalPlanNode;
 
 /// Operators that compute rows from those of their inputs, leaves without any data, and asof's own leaf.
-const COMPUTING: [&str; 30] = [
+const COMPUTING: [&str; 31] = [
     "AggregateExec",
     "AsofJoinExec",
     "BoundedWindowAggExec",
@@ -38,6 +38,7 @@ const COMPUTING: [&str; 30] = [
     "InterleaveExec",
     "LocalLimitExec",
     "NestedLoopJoinExec",
+    "NumberedExec",
     "OutputRequirementExec",
     "PartialSortExec",
     "PiecewiseMergeJoinExec",
@@ -158,5 +159,43 @@ impl ExecutionEngine for CheckedEngine {
         engine.create_query_stage_exec(
             job_id, stage_id, task_id, partitions, plan, work_dir, config,
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::execution::context::SessionContext;
+
+    use super::*;
+
+    /// An executor need not trust its scheduler: what reaches it is looked at again.
+    #[test]
+    fn stages_that_read_or_write_files_are_not_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("secret.csv");
+        std::fs::write(&file, "a,b\n1,2\n").unwrap();
+        let copy = folder.path().join("copy.csv");
+        let engine = CheckedEngine::default();
+        let context = SessionContext::new();
+        let config = context.copied_config();
+        let planned = async |sql: &str| {
+            let frame = context.sql(sql).await.unwrap();
+            frame.create_physical_plan().await.unwrap()
+        };
+        crate::terms::runtime("test").unwrap().block_on(async {
+            let options = datafusion::prelude::CsvReadOptions::default();
+            let path = file.to_str().unwrap();
+            context.register_csv("secret", path, options).await.unwrap();
+            let copied = format!("COPY secret TO '{}' STORED AS CSV", copy.display());
+            for sql in ["SELECT * FROM secret", &copied] {
+                let plan = planned(sql).await;
+                let job = "job".to_owned().into();
+                let work = folder.path().to_str().unwrap();
+                let made = engine.create_query_stage_exec(job, 1, 1, vec![0], plan, work, &config);
+                let told = made.err().map(|error| error.to_string());
+                let told = told.unwrap_or_default();
+                assert!(told.contains("is not allowed"), "{sql}: {told}");
+            }
+        });
     }
 }

@@ -28,10 +28,10 @@ use futures_util::{StreamExt as _, TryStreamExt, stream};
 use tonic::Request;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::ClusterError;
 use crate::fetching::fetch;
 use crate::state::executors;
 use crate::terms::{MESSAGE_BYTES, host_and_port};
+use crate::{ClusterError, Token};
 
 /// How long connecting to a scheduler may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -41,10 +41,17 @@ type Scheduler = SchedulerGrpcClient<Channel>;
 /// A cluster that runs queries.
 #[derive(Debug)]
 pub struct ClusterClient {
-    address: String,
+    place: Place,
     cores: usize,
     codec: PlanCodec,
     counted: Arc<Counted>,
+}
+
+/// Where a scheduler is, and what it wants to be told.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub address: String,
+    pub token: Option<Token>,
 }
 
 /// The counters of the executors.
@@ -58,16 +65,19 @@ impl ClusterClient {
     /// Connects to a scheduler, and reads how many cores its executors have.
     ///
     /// # Errors
-    /// When there is no scheduler at that address, or it has no executors.
-    pub fn connect(address: &str) -> Result<Self, ClusterError> {
+    /// When there is no scheduler at that address, it has another token, or no executors.
+    pub fn connect(address: &str, token: Option<Token>) -> Result<Self, ClusterError> {
         host_and_port(address)?;
-        let executors = executors(address)?;
+        let executors = executors(address, token.as_ref())?;
         if executors.is_empty() {
             return Err(ClusterError::NoExecutors(address.to_owned()));
         }
         let others = Arc::new(BallistaPhysicalExtensionCodec::default());
         Ok(ClusterClient {
-            address: address.to_owned(),
+            place: Place {
+                address: address.to_owned(),
+                token,
+            },
             cores: executors.iter().map(|one| one.cores).sum(),
             codec: PlanCodec::handing_on(others),
             counted: Arc::default(),
@@ -82,7 +92,7 @@ impl ClusterClient {
 
 /// A query in progress.
 struct Job {
-    address: String,
+    place: Place,
     /// Its id at the scheduler, while it runs.
     id: Arc<Mutex<Option<String>>>,
     counted: Arc<Counted>,
@@ -90,7 +100,7 @@ struct Job {
 
 impl Job {
     fn failed(&self, what: impl std::fmt::Display) -> DataFusionError {
-        DataFusionError::External(format!("the cluster at {} {what}", self.address).into())
+        DataFusionError::External(format!("the cluster at {} {what}", self.place.address).into())
     }
 
     fn set_id(&self, id: Option<String>) {
@@ -99,7 +109,7 @@ impl Job {
 
     /// Sends a plan, and waits until it has run.
     async fn run(self, plan: Vec<u8>, config: SessionConfig) -> Result<SuccessfulJob> {
-        let mut scheduler = connected(&self.address)
+        let mut scheduler = connected(&self.place)
             .await
             .map_err(|error| self.failed(format_args!("cannot be reached: {error}")))?;
         let mut request = Request::new(ExecuteQueryParams {
@@ -194,22 +204,22 @@ impl Cluster for ClusterClient {
             )));
         }
         let job = Job {
-            address: self.address.clone(),
+            place: self.place.clone(),
             id: Arc::default(),
             counted: Arc::clone(&self.counted),
         };
-        let (address, id) = (self.address.clone(), Arc::clone(&job.id));
-        let fetched = address.clone();
+        let (place, id) = (self.place.clone(), Arc::clone(&job.id));
+        let fetched = place.clone();
         let rows = stream::once(job.run(bytes, config)).map_ok(move |done| {
-            let address = fetched.clone();
+            let place = fetched.clone();
             let parts = stream::iter(done.partition_location);
-            let parts = parts.map(move |part| stream::once(fetch(address.clone(), part)));
+            let parts = parts.map(move |part| stream::once(fetch(place.clone(), part)));
             parts.flat_map(TryStreamExt::try_flatten)
         });
         let rows = RecordBatchStreamAdapter::new(schema, rows.try_flatten());
         Ok(ClusterRows {
             rows: Box::pin(rows),
-            cancel: Box::new(move || cancel(address, &id)),
+            cancel: Box::new(move || cancel(place, &id)),
         })
     }
 
@@ -221,12 +231,15 @@ impl Cluster for ClusterClient {
     }
 }
 
-async fn connected(address: &str) -> Result<Scheduler, tonic::transport::Error> {
-    let endpoint = Endpoint::from_shared(format!("http://{address}"))?
+async fn connected(place: &Place) -> Result<Scheduler, Box<dyn std::error::Error + Send + Sync>> {
+    let mut endpoint = Endpoint::from_shared(format!("http://{}", place.address))?
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
         .http2_keep_alive_interval(CONNECT_TIMEOUT)
         .keep_alive_while_idle(true);
+    if let Some(token) = &place.token {
+        endpoint = token.sending()(endpoint)?;
+    }
     let limit = MESSAGE_BYTES as usize;
     Ok(SchedulerGrpcClient::new(endpoint.connect().await?)
         .max_encoding_message_size(limit)
@@ -234,7 +247,7 @@ async fn connected(address: &str) -> Result<Scheduler, tonic::transport::Error> 
 }
 
 /// Cancels a job at a scheduler, if it is running.
-fn cancel(address: String, id: &Mutex<Option<String>>) {
+fn cancel(place: Place, id: &Mutex<Option<String>>) {
     let id = id.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some(job_id) = id else { return };
     // The caller may be inside a runtime, where blocking on another is not allowed.
@@ -244,7 +257,7 @@ fn cancel(address: String, id: &Mutex<Option<String>>) {
             .build()?;
         runtime.block_on(async {
             let cancelled = async {
-                if let Ok(mut scheduler) = connected(&address).await {
+                if let Ok(mut scheduler) = connected(&place).await {
                     drop(scheduler.cancel_job(CancelJobParams { job_id }).await);
                 }
             };

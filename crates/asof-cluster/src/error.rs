@@ -34,9 +34,22 @@ pub enum ClusterError {
     },
     /// Everybody who reaches the address could run queries.
     #[error(
-        "{0} is not of this machine alone, and a cluster authenticates nobody; listen on 127.0.0.1, or say that everybody in the network is trusted with --trust-network"
+        "{0} can be reached from other machines, where only clients with a token may run queries; give all parts of the cluster one with --token-file FILE or in ASOF_CLUSTER_TOKEN, or listen on 127.0.0.1"
     )]
     Open(SocketAddr),
+    /// The cluster wants another token.
+    #[error(
+        "the scheduler at {0} refuses the token; give the one that it was started with, with --token-file FILE or in ASOF_CLUSTER_TOKEN"
+    )]
+    Refused(String),
+    /// A token is invalid.
+    #[error(
+        "the token of a cluster has at least {shortest} visible ASCII characters and no blanks; `openssl rand -hex 32` makes one"
+    )]
+    Token {
+        /// How many characters it needs.
+        shortest: usize,
+    },
     /// A root is invalid.
     #[error("'{root}' cannot be a root: {reason}")]
     Root {

@@ -3,16 +3,27 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use arrow_flight::flight_service_server::FlightServiceServer;
 use asof_sql::PlanCodec;
+use ballista_core::error::BallistaError;
+use ballista_core::extension::SessionConfigExt as _;
 use ballista_core::registry::BallistaFunctionRegistry;
 use ballista_core::serde::BallistaPhysicalExtensionCodec;
+use ballista_core::utils::{GrpcServerConfig, create_grpc_server, default_config_producer};
 use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
+use ballista_executor::flight_service::BallistaFlightService;
+use ballista_executor::shutdown::Shutdown;
 use datafusion::execution::SessionStateDefaults;
+use tonic::Request;
+use tonic::service::interceptor::InterceptedService;
 
 use crate::allowed::CheckedEngine;
 use crate::error::engine;
+use crate::rows::Rows;
+use crate::state::executors;
 use crate::terms::{MESSAGE_BYTES, SCHEDULING, admitted, host_and_port, runtime};
-use crate::{ClusterError, Roots};
+use crate::token::{is_known, unknown};
+use crate::{ClusterError, Roots, Token};
 
 /// How many seconds to wait for a scheduler, so that both can be started at once.
 const CONNECT_TIMEOUT_SECONDS: u16 = 60;
@@ -26,8 +37,8 @@ pub struct ExecutorOptions {
     pub scheduler: String,
     /// The address at which it serves rows to other executors.
     pub listen: SocketAddr,
-    /// Whether it may listen beyond this machine: nobody has to authenticate.
-    pub trusts_network: bool,
+    /// What the scheduler and the other executors know; without it only this machine is listened to.
+    pub token: Option<Token>,
     /// The name of its machine for others; the address that it connects from by default.
     pub external_host: Option<String>,
     /// What it may open.
@@ -52,7 +63,15 @@ impl ClusterExecutor {
     pub fn run(options: ExecutorOptions) -> Result<(), ClusterError> {
         let (host, port) = host_and_port(&options.scheduler)?;
         let listen = options.listen;
-        admitted(listen, options.trusts_network)?;
+        let token = options.token;
+        admitted(listen, token.as_ref())?;
+        // A scheduler that is not up yet is waited for; one that refuses the token will not change its mind.
+        if let Err(refused @ ClusterError::Refused(_)) =
+            executors(&options.scheduler, token.as_ref())
+        {
+            return Err(refused);
+        }
+        let sending = token.as_ref().map(Token::sending);
         std::net::TcpListener::bind(listen).map_err(|cause| ClusterError::Listen {
             address: listen,
             cause,
@@ -87,6 +106,17 @@ impl ClusterExecutor {
             override_physical_codec: Some(Arc::new(codec)),
             override_execution_engine: Some(Arc::new(CheckedEngine::default())),
             override_function_registry: Some(Arc::new(functions())),
+            override_create_grpc_client_endpoint: sending.clone(),
+            override_config_producer: Some(Arc::new(move || {
+                let config = default_config_producer();
+                match sending.clone() {
+                    Some(hook) => config.with_ballista_override_create_grpc_client_endpoint(hook),
+                    None => config,
+                }
+            })),
+            override_arrow_flight_service: Some(Arc::new(move |folder, address, stop, server| {
+                tokio::spawn(serve_rows(folder, address, stop, server, token.clone()))
+            })),
             ..ExecutorProcessConfig::default()
         };
         let scheduler = options.scheduler.clone();
@@ -100,6 +130,31 @@ impl ClusterExecutor {
                 text => engine(text),
             })
     }
+}
+
+/// Serves rows to the scheduler and to other executors.
+async fn serve_rows(
+    folder: String,
+    address: SocketAddr,
+    mut stop: Shutdown,
+    server: GrpcServerConfig,
+    token: Option<Token>,
+) -> Result<(), BallistaError> {
+    let rows = FlightServiceServer::new(Rows(BallistaFlightService::new(folder)))
+        .max_decoding_message_size(MESSAGE_BYTES as usize)
+        .max_encoding_message_size(MESSAGE_BYTES as usize);
+    let admitted = move |request: Request<()>| {
+        let headers = request.metadata().clone().into_headers();
+        if is_known(token.as_ref(), &headers) {
+            Ok(request)
+        } else {
+            Err(unknown())
+        }
+    };
+    let served = create_grpc_server(&server)
+        .add_service(InterceptedService::new(rows, admitted))
+        .serve_with_shutdown(address, stop.recv());
+    served.await.map_err(BallistaError::TonicError)
 }
 
 /// All functions that a query may call by name. Ballista's own list lacks those of lists and structs; functions over recordings

@@ -1,12 +1,17 @@
 //! Fetches the rows of a finished query from the executors that hold them.
 
+use std::sync::Arc;
+
 use ballista_core::client::BallistaClient;
+use ballista_core::extension::BallistaConfigGrpcEndpoint;
 use ballista_core::serde::protobuf::PartitionLocation;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures_util::StreamExt as _;
 
+use crate::Token;
+use crate::client::Place;
 use crate::terms::{MESSAGE_BYTES, host_and_port};
 
 /// How often an executor that does not answer is retried, and after how many milliseconds.
@@ -15,7 +20,7 @@ const PAUSE: u64 = 500;
 
 /// The rows of a partition, through the scheduler: clients need not reach executors.
 pub(crate) async fn fetch(
-    scheduler: String,
+    scheduler: Place,
     part: PartitionLocation,
 ) -> Result<SendableRecordBatchStream> {
     let layout = part.layout();
@@ -30,11 +35,13 @@ pub(crate) async fn fetch(
             "the rows of executor {name} cannot be fetched: {why}; if it has died, run the query again"
         ))
     };
-    let (host, port) =
-        host_and_port(&scheduler).map_err(|error| DataFusionError::Execution(error.to_string()))?;
+    let (host, port) = host_and_port(&scheduler.address)
+        .map_err(|error| DataFusionError::Execution(error.to_string()))?;
     let limit = MESSAGE_BYTES as usize;
+    let sending = scheduler.token.as_ref().map(Token::sending);
+    let sending = sending.map(|hook| Arc::new(BallistaConfigGrpcEndpoint::new(hook)));
     let client =
-        BallistaClient::try_new(&host, port, limit, false, None, RETRIES, PAUSE, 0, 0).await;
+        BallistaClient::try_new(&host, port, limit, false, sending, RETRIES, PAUSE, 0, 0).await;
     let mut client = client.map_err(|error| lost(&error))?;
     let rows = client
         .fetch_partition_proxied(

@@ -8,12 +8,13 @@
 //! # #[cfg(feature = "engine")]
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::sync::Arc;
-//! use asof_cluster::ClusterClient;
+//! use asof_cluster::{ClusterClient, Token};
 //! use asof_sql::{Database, RecordingAddress, SqlOptions};
 //!
-//! let cluster = Arc::new(ClusterClient::connect("10.0.0.5:50050")?);
+//! let token = Token::new(&std::fs::read_to_string("/etc/asof/token")?)?;
+//! let cluster = Arc::new(ClusterClient::connect("10.0.0.5:50050", Some(token))?);
 //! let recording = Arc::from(asof_formats::open("/fleet/run.mcap")?);
-//! let address = RecordingAddress { name: "run".into(), address: "/fleet/run.mcap".into(), size: None };
+//! let address = RecordingAddress { name: "run".into(), address: "/fleet/run.mcap".into(), size: None, version: None };
 //! let database = Database::on_cluster(vec![(address, recording)], SqlOptions::default(), cluster)?;
 //! let rows = database.collect("SELECT count(*) FROM imu WHERE angular_velocity.z > 1")?;
 //! # Ok(())
@@ -35,9 +36,11 @@ mod executor;
 mod fetching;
 mod log;
 mod roots;
+mod rows;
 mod scheduler;
 mod state;
 mod terms;
+mod token;
 
 pub use client::ClusterClient;
 pub use error::ClusterError;
@@ -46,3 +49,4 @@ pub use log::{Severity, log_to};
 pub use roots::Roots;
 pub use scheduler::{ClusterScheduler, SchedulerOptions};
 pub use state::{ExecutorState, executors};
+pub use token::Token;

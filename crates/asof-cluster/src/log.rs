@@ -18,14 +18,14 @@ pub fn log_to(all: bool, tell: impl Fn(Severity, &str) + Send + Sync + 'static) 
     } else {
         LevelFilter::Warn
     };
-    if ::log::set_boxed_logger(Box::new(Told(tell))).is_ok() {
+    if ::log::set_boxed_logger(Box::new(Logger(tell))).is_ok() {
         ::log::set_max_level(level);
     }
 }
 
-struct Told<F>(F);
+struct Logger<F>(F);
 
-impl<F: Fn(Severity, &str) + Send + Sync> Log for Told<F> {
+impl<F: Fn(Severity, &str) + Send + Sync> Log for Logger<F> {
     fn enabled(&self, about: &Metadata<'_>) -> bool {
         about.target().starts_with("ballista") || about.level() <= Level::Warn
     }

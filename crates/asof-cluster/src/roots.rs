@@ -6,14 +6,17 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use asof_core::SourceError;
-use asof_formats::{OpenOptions, REMOTE_SCHEMES, Recording, without_secrets};
-use asof_sql::{RecordingAddress, RecordingOpener};
+use asof_catalogue::{Catalogue, CatalogueError, SummaryOpener};
+use asof_core::{Source, SourceError};
+use asof_formats::{OpenOptions, REMOTE_SCHEMES, Store, StoredFile, without_secrets};
+use asof_sql::{FleetVersion, RecordingAddress, RecordingOpener};
 
 use crate::ClusterError;
 
 /// How many recordings stay open for the slices that follow.
 const MOST_OPEN: usize = 64;
+/// How many catalogues.
+const MOST_FLEETS: usize = 4;
 /// How long: a recording in a bucket that was replaced meanwhile is reopened after that.
 const KEEP_OPEN_TIME: Duration = Duration::from_secs(30);
 
@@ -25,7 +28,8 @@ const MAX_FOLDER_DEPTH: usize = 8;
 pub struct Roots {
     places: Vec<Root>,
     options: OpenOptions,
-    open: Mutex<VecDeque<Kept>>,
+    open: Mutex<VecDeque<OpenRecording>>,
+    fleets: Mutex<VecDeque<KnownFleet>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,17 +40,29 @@ enum Root {
     Address(String),
 }
 
-/// An open recording.
-struct Kept {
+/// The catalogue of a fleet on a server.
+#[derive(Debug)]
+struct KnownFleet {
     address: String,
-    version: Option<(u64, SystemTime)>,
-    since: Instant,
-    recording: Arc<dyn Recording>,
+    generation: u64,
+    /// `None` where it does not help.
+    opener: Option<Arc<SummaryOpener>>,
 }
 
-impl std::fmt::Debug for Kept {
+/// An open recording.
+struct OpenRecording {
+    address: String,
+    /// On disk, its size and time.
+    version: Option<(u64, SystemTime)>,
+    /// In a fleet on a server.
+    e_tag: Option<String>,
+    since: Instant,
+    recording: Arc<dyn Source>,
+}
+
+impl std::fmt::Debug for OpenRecording {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Kept({})", self.address)
+        write!(f, "OpenRecording({})", self.address)
     }
 }
 
@@ -78,6 +94,7 @@ impl Roots {
                 ..OpenOptions::default()
             },
             open: Mutex::default(),
+            fleets: Mutex::default(),
         })
     }
 
@@ -132,6 +149,52 @@ impl Roots {
             Some(Ok(false)) => Err(self.refusal()),
             _ => Ok(real),
         }
+    }
+
+    /// Opens a version of a recording from what a fleet's catalogue has of it; `None` where that does not help.
+    fn open_version(
+        &self,
+        recording: &RecordingAddress,
+        version: &FleetVersion,
+    ) -> Option<Result<Box<dyn Source>, SourceError>> {
+        let fleet = version.fleet.trim_end_matches('/');
+        let path = recording.address.strip_prefix(fleet)?.strip_prefix('/')?;
+        self.permitted(fleet).ok()?;
+        let opener = self.fleet(fleet, version.generation)?;
+        Some(opener.open(&StoredFile {
+            path: path.to_owned(),
+            size: recording.size?,
+            modified: None,
+            e_tag: Some(version.e_tag.clone()),
+        }))
+    }
+
+    /// The catalogue of a fleet on a server; `None` where it cannot be read, or is of another generation than a plan.
+    fn fleet(&self, address: &str, generation: u64) -> Option<Arc<SummaryOpener>> {
+        let mut fleets = self.fleets.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it =
+            |fleet: &&KnownFleet| fleet.address == address && fleet.generation == generation;
+        if let Some(known) = fleets.iter().find(is_it) {
+            return known.opener.clone();
+        }
+        // Under the lock: all slices of a query ask at the same time.
+        let opener = Store::at(address).map_err(CatalogueError::from);
+        let opener = opener.and_then(Catalogue::beside);
+        let opener = opener.and_then(|catalogue| catalogue.opener(&self.options));
+        let opener = opener.inspect_err(|error| {
+            ::log::warn!("recordings are opened without the catalogue of {address}: {error}");
+        });
+        let opener = opener.ok().filter(|found| found.generation() == generation);
+        let opener = opener.map(Arc::new);
+        fleets.push_back(KnownFleet {
+            address: address.to_owned(),
+            generation,
+            opener: opener.clone(),
+        });
+        if fleets.len() > MOST_FLEETS {
+            fleets.pop_front();
+        }
+        opener
     }
 
     fn refusal(&self) -> String {
@@ -218,7 +281,7 @@ fn is_plain_address(address: &str) -> bool {
 }
 
 impl RecordingOpener for Roots {
-    fn open(&self, recording: &RecordingAddress) -> Result<Arc<dyn Recording>, SourceError> {
+    fn open(&self, recording: &RecordingAddress) -> Result<Arc<dyn Source>, SourceError> {
         let address = &recording.address;
         let unreadable = |reason: String| SourceError::Unreadable {
             place: without_secrets(address),
@@ -229,9 +292,12 @@ impl RecordingOpener for Roots {
             let modified = found.modified().ok()?;
             Some((found.len(), modified))
         });
-        let is_it = |kept: &&Kept| {
+        let indexed = recording.version.as_ref();
+        let e_tag = indexed.map(|version| version.e_tag.clone());
+        let is_it = |kept: &&OpenRecording| {
             kept.address == *address
                 && kept.version == version
+                && kept.e_tag == e_tag
                 && kept.since.elapsed() < KEEP_OPEN_TIME
         };
         let open = || self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -239,13 +305,15 @@ impl RecordingOpener for Roots {
             return Ok(Arc::clone(&kept.recording));
         }
         // Not under the lock: others read meanwhile.
-        let opened = asof_formats::open_with(&place, &self.options)?;
-        let opened: Arc<dyn Recording> = Arc::from(opened);
+        let opened = indexed.and_then(|version| self.open_version(recording, version));
+        let opened = opened.unwrap_or_else(|| asof_formats::open_with(&place, &self.options))?;
+        let opened: Arc<dyn Source> = Arc::from(opened);
         let mut open = open();
         open.retain(|kept| kept.address != *address && kept.since.elapsed() < KEEP_OPEN_TIME);
-        open.push_back(Kept {
+        open.push_back(OpenRecording {
             address: address.clone(),
             version,
+            e_tag,
             since: Instant::now(),
             recording: Arc::clone(&opened),
         });

@@ -3,26 +3,37 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use arrow_flight::flight_service_server::FlightServiceServer;
 use asof_sql::PlanCodec;
+use axum::routing::get;
+use axum::{Router, middleware};
+use ballista_core::extension::BallistaConfigGrpcEndpoint;
+use ballista_core::flight_proxy_service::BallistaFlightProxyService;
 use ballista_core::serde::BallistaPhysicalExtensionCodec;
+use ballista_core::serde::protobuf::scheduler_grpc_server::SchedulerGrpcServer;
+use ballista_scheduler::api::get_routes;
 use ballista_scheduler::cluster::BallistaCluster;
 use ballista_scheduler::config::{SchedulerConfig, TaskDistributionPolicy};
-use ballista_scheduler::scheduler_process::{create_scheduler, start_grpc_service_with_listener};
+use ballista_scheduler::scheduler_process::create_scheduler;
+use ballista_scheduler::scheduler_server::SchedulerServer;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
+use tonic::codegen::http::StatusCode;
+use tonic::service::RoutesBuilder;
 
-use crate::ClusterError;
 use crate::allowed::{NoLogicalPlan, SentPlan};
 use crate::error::engine;
 use crate::terms::{MESSAGE_BYTES, SCHEDULING, admitted, runtime};
+use crate::token::admit;
+use crate::{ClusterError, Token};
 
 /// How a scheduler runs.
 #[derive(Debug, Clone)]
 pub struct SchedulerOptions {
     /// Where it listens: for clients, executors, and its REST interface.
     pub listen: SocketAddr,
-    /// Whether it may listen beyond this machine: nobody has to authenticate.
-    pub trusts_network: bool,
+    /// What clients and executors must know; without it only this machine is listened to.
+    pub token: Option<Token>,
     /// How many seconds an executor may be silent before it counts as lost, and its tasks run elsewhere.
     pub executor_timeout: u64,
 }
@@ -32,7 +43,7 @@ impl Default for SchedulerOptions {
     fn default() -> Self {
         SchedulerOptions {
             listen: SocketAddr::from(([127, 0, 0, 1], 50050)),
-            trusts_network: false,
+            token: None,
             executor_timeout: 20,
         }
     }
@@ -52,7 +63,7 @@ impl ClusterScheduler {
     /// # Errors
     /// When it cannot listen.
     pub fn start(options: &SchedulerOptions) -> Result<Self, ClusterError> {
-        admitted(options.listen, options.trusts_network)?;
+        admitted(options.listen, options.token.as_ref())?;
         let runtime = runtime("asof-scheduler")?;
         let bound = runtime.block_on(TcpListener::bind(options.listen));
         let bound = bound.and_then(|listener| Ok((listener.local_addr()?, listener)));
@@ -69,10 +80,14 @@ impl ClusterScheduler {
                 .await
                 .map_err(engine)
         })?;
+        let routes = routes(scheduler, options.token.clone());
         let serving = runtime.spawn(async move {
-            start_grpc_service_with_listener(listener, scheduler)
-                .await
-                .map_err(engine)
+            axum::serve(
+                listener,
+                routes.into_make_service_with_connect_info::<SocketAddr>(),
+            )
+            .await
+            .map_err(engine)
         });
         Ok(ClusterScheduler {
             address,
@@ -96,6 +111,42 @@ impl ClusterScheduler {
     }
 }
 
+/// What a scheduler serves: Ballista's services, put together here so that no request passes without the token.
+fn routes(scheduler: SchedulerServer<NoLogicalPlan, SentPlan>, token: Option<Token>) -> Router {
+    let limit = MESSAGE_BYTES as usize;
+    let sending = token.as_ref().map(Token::sending);
+    let sending = sending.map(|hook| Arc::new(BallistaConfigGrpcEndpoint::new(hook)));
+    // Clients reach the scheduler, but not necessarily the executors.
+    let rows = BallistaFlightProxyService::new(limit, limit, false, sending);
+    let mut services = RoutesBuilder::default();
+    services
+        .add_service(
+            SchedulerGrpcServer::new(scheduler.clone())
+                .max_encoding_message_size(limit)
+                .max_decoding_message_size(limit),
+        )
+        .add_service(
+            FlightServiceServer::new(rows)
+                .max_encoding_message_size(limit)
+                .max_decoding_message_size(limit),
+        );
+    let services = services.routes().into_axum_router();
+    let scheduler = Arc::new(scheduler);
+    let probed = Arc::clone(&scheduler);
+    let readiness = async move || {
+        if probed.is_ready() {
+            StatusCode::OK
+        } else {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+    };
+    get_routes(scheduler)
+        .merge(services.fallback(async || StatusCode::NOT_FOUND))
+        .route("/healthz", get(async || "ok"))
+        .route("/readyz", get(readiness))
+        .layer(middleware::from_fn_with_state(token, admit))
+}
+
 fn config(options: &SchedulerOptions, address: SocketAddr) -> SchedulerConfig {
     let codec = PlanCodec::handing_on(Arc::new(BallistaPhysicalExtensionCodec::default()));
     let timeout = options.executor_timeout.max(1);
@@ -110,8 +161,6 @@ fn config(options: &SchedulerOptions, address: SocketAddr) -> SchedulerConfig {
         executor_timeout_seconds: timeout,
         expire_dead_executor_interval_seconds: (timeout / 4).max(1),
         no_executors_grace_period_seconds: timeout,
-        // Clients reach the scheduler, but not necessarily the executors.
-        enable_embedded_flight_proxy: true,
         grpc_server_max_decoding_message_size: MESSAGE_BYTES,
         grpc_server_max_encoding_message_size: MESSAGE_BYTES,
         grpc_client_max_message_size: MESSAGE_BYTES,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::ClusterError;
+use crate::{ClusterError, Token};
 
 /// How long a scheduler may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -29,13 +29,20 @@ pub struct ExecutorState {
 /// The executors of a scheduler.
 ///
 /// # Errors
-/// When there is no scheduler at that address.
-pub fn executors(scheduler: &str) -> Result<Vec<ExecutorState>, ClusterError> {
+/// When there is no scheduler at that address, or it has another token.
+pub fn executors(
+    scheduler: &str,
+    token: Option<&Token>,
+) -> Result<Vec<ExecutorState>, ClusterError> {
     let unreachable = |reason: String| ClusterError::Unreachable {
         address: scheduler.to_owned(),
         reason,
     };
-    let body = get(scheduler, "/api/executors").map_err(|error| unreachable(error.to_string()))?;
+    let answer = get(scheduler, "/api/executors", token);
+    let body = answer.map_err(|error| match error.kind() {
+        std::io::ErrorKind::PermissionDenied => ClusterError::Refused(scheduler.to_owned()),
+        _ => unreachable(error.to_string()),
+    })?;
     let all: Value = serde_json::from_slice(&body)
         .map_err(|_| unreachable("the answer is not from a scheduler".to_owned()))?;
     let all = all.as_array().cloned().unwrap_or_default();
@@ -53,10 +60,10 @@ pub fn executors(scheduler: &str) -> Result<Vec<ExecutorState>, ClusterError> {
 }
 
 /// The body of the answer of a plain HTTP server.
-fn get(host: &str, path: &str) -> std::io::Result<Vec<u8>> {
+fn get(host: &str, path: &str, token: Option<&Token>) -> std::io::Result<Vec<u8>> {
     let mut last = std::io::Error::other("it has no address");
     for address in host.to_socket_addrs()? {
-        match get_from(address, host, path) {
+        match get_from(address, host, path, token) {
             Ok(body) => return Ok(body),
             Err(error) => last = error,
         }
@@ -64,21 +71,28 @@ fn get(host: &str, path: &str) -> std::io::Result<Vec<u8>> {
     Err(last)
 }
 
-fn get_from(address: std::net::SocketAddr, host: &str, path: &str) -> std::io::Result<Vec<u8>> {
+fn get_from(
+    address: std::net::SocketAddr,
+    host: &str,
+    path: &str,
+    token: Option<&Token>,
+) -> std::io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect_timeout(&address, ANSWER_TIMEOUT)?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
     // HTTP/1.0: the body ends with the connection, and is in one piece.
+    let authorization = token.map(Token::authorization).unwrap_or_default();
     write!(
         stream,
-        "GET {path} HTTP/1.0\r\nHost: {host}\r\nAccept: application/json\r\n\r\n"
+        "GET {path} HTTP/1.0\r\nHost: {host}\r\nAccept: application/json\r\n{authorization}\r\n"
     )?;
     let mut answer = Vec::new();
     stream.take(MOST_BYTES).read_to_end(&mut answer)?;
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
-    let is_good = answer.starts_with(b"HTTP/1.") && answer.get(9..12) == Some(b"200");
-    match end {
-        Some(end) if is_good => Ok(answer.split_off(end + 4)),
+    let is_http = answer.starts_with(b"HTTP/1.");
+    match (end, answer.get(9..12)) {
+        (Some(end), Some(b"200")) if is_http => Ok(answer.split_off(end + 4)),
+        (_, Some(b"401")) if is_http => Err(std::io::ErrorKind::PermissionDenied.into()),
         _ => Err(std::io::Error::other("the answer is not from a scheduler")),
     }
 }

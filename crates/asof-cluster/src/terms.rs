@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use ballista_core::config::TaskSchedulingPolicy;
 use tokio::runtime::Runtime;
 
-use crate::ClusterError;
+use crate::{ClusterError, Token};
 
 /// The largest message, which holds a plan over 400,000 recordings.
 pub(crate) const MESSAGE_BYTES: u32 = 64 << 20;
@@ -23,9 +23,9 @@ pub(crate) fn runtime(name: &str) -> Result<Runtime, ClusterError> {
         .map_err(ClusterError::Start)
 }
 
-/// Whether an address may be listened on: this machine alone, unless the network is trusted.
-pub(crate) fn admitted(address: SocketAddr, trusts_network: bool) -> Result<(), ClusterError> {
-    if address.ip().is_loopback() || trusts_network {
+/// Whether an address may be listened on: this machine alone, unless there is a token.
+pub(crate) fn admitted(address: SocketAddr, token: Option<&Token>) -> Result<(), ClusterError> {
+    if address.ip().is_loopback() || token.is_some() {
         return Ok(());
     }
     Err(ClusterError::Open(address))

@@ -9,7 +9,7 @@ use crate::{Channel, Problem, ProblemKind, Progress, Query, Source, SourceError,
 /// read: [`Source::check`] of a source that has nothing else to check.
 ///
 /// # Errors
-/// When the source cannot be read at all.
+/// When the source cannot be read at all, or the callback ends the work.
 pub fn check_by_reading<S: Source + ?Sized>(
     source: &S,
     progress: Progress<'_>,
@@ -32,9 +32,9 @@ pub fn check_by_reading<S: Source + ?Sized>(
             *by_channel.entry(channel).or_default() += 1;
             before_epoch += u64::from(row.log_time.min(row.publish_time) < Stamp::EPOCH);
         }
-        progress(bytes.min(before.size), before.size);
+        progress(bytes.min(before.size), before.size)?;
     }
-    progress(before.size, before.size);
+    progress(before.size, before.size)?;
     let mut problems = source.summary().problems.clone();
     if before_epoch > 0 {
         let message = format!(

@@ -1,9 +1,9 @@
 //! Sources that grow, and followers of them.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crate::{Batch, Batches, SourceError};
+use crate::{Batch, Batches, Query, Source, SourceError};
 
 /// Whether more messages may come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -145,6 +145,37 @@ impl Follow for Rest {
         }
     }
 }
+
+/// The messages of a query, from front to back: those that a source holds, or with `follow` also those that arrive until it
+/// ends, for which the iterator waits. Both are the same for a source that does not grow.
+///
+/// Where its clock was set back is not visible: what comes after that follows.
+///
+/// # Errors
+/// When the source cannot be read at all.
+pub fn read_through(
+    source: &dyn Source,
+    query: &Query,
+    follow: bool,
+) -> Result<Batches, SourceError> {
+    if !follow {
+        return source.read(query);
+    }
+    let mut follow = source.follow(query)?;
+    Ok(Box::new(std::iter::from_fn(move || {
+        loop {
+            match follow.next(Instant::now() + POLL_INTERVAL) {
+                Ok(Followed::Batch(batch)) => return Some(Ok(batch)),
+                Ok(Followed::CaughtUp | Followed::Restarted) => {}
+                Ok(Followed::End(_)) => return None,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    })))
+}
+
+/// How long one call waits: a deadline is a moment, and the end is not known.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

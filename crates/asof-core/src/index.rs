@@ -23,6 +23,16 @@ pub trait Index: Send + Sync {
     /// When the source cannot be read at all.
     fn log_times(&self, topic: &str, range: TimeRange) -> Result<Option<Vec<Stamp>>, SourceError>;
 
+    /// About how many bytes of payload each channel has, from the indexes of a few parts of the file, or from their messages where
+    /// the indexes do not tell. Channels that are in none of these parts are left out: all of them on a network, where each part is
+    /// a request.
+    ///
+    /// # Errors
+    /// When the source cannot be read at all.
+    fn payload_estimates(&self) -> Result<Vec<(Arc<Channel>, u64)>, SourceError> {
+        Ok(Vec::new())
+    }
+
     /// The parts of the file that hold messages, in file order. Empty for a format without such parts (db3).
     fn sections(&self) -> Vec<SectionEntry>;
 }
@@ -81,6 +91,15 @@ impl dyn Source + '_ {
     ) -> Result<Option<Vec<Stamp>>, SourceError> {
         let index = self.index();
         index.map_or(Ok(None), |index| index.log_times(topic, range))
+    }
+
+    /// See [`Index::payload_estimates`].
+    ///
+    /// # Errors
+    /// When the source cannot be read at all.
+    pub fn payload_estimates(&self) -> Result<Vec<(Arc<Channel>, u64)>, SourceError> {
+        let index = self.index();
+        index.map_or(Ok(Vec::new()), Index::payload_estimates)
     }
 
     /// See [`Index::sections`].

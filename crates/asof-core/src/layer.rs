@@ -187,10 +187,10 @@ impl<S: Source + ?Sized> SourceLayer for Box<S> {
 
 /// A summary that is made from those of other sources, and kept until one of them changes.
 #[derive(Debug, Default)]
-pub struct DerivedSummary(Mutex<Option<Made>>);
+pub struct DerivedSummary(Mutex<Option<Derivation>>);
 
 #[derive(Debug)]
-struct Made {
+struct Derivation {
     from: Vec<Arc<Summary>>,
     summary: Arc<Summary>,
 }
@@ -210,7 +210,7 @@ impl DerivedSummary {
             return Arc::clone(&made.summary);
         }
         let summary = Arc::new(make(&from));
-        *made = Some(Made {
+        *made = Some(Derivation {
             from,
             summary: Arc::clone(&summary),
         });

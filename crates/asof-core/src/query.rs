@@ -1,5 +1,8 @@
 //! What to read from a source.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use crate::{Stamp, TimeRange};
 
 /// The topics and the time range to read.
@@ -18,27 +21,32 @@ pub struct Query {
     pub range: TimeRange,
 }
 
-/// A selection of topics.
+/// A selection of topics, which is cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Topics {
     /// Every topic.
     #[default]
     All,
     /// These, by their exact names. Names that do not exist match nothing.
-    Named(Vec<String>),
+    Named(Arc<BTreeSet<String>>),
 }
 
 impl Topics {
     /// Exactly these topics.
     pub fn named<I: IntoIterator<Item = S>, S: Into<String>>(names: I) -> Self {
-        Topics::Named(names.into_iter().map(Into::into).collect())
+        Topics::Named(Arc::new(names.into_iter().map(Into::into).collect()))
     }
 
-    /// Whether `topic` is selected.
+    /// No topic.
+    pub fn none() -> Self {
+        Topics::Named(Arc::default())
+    }
+
+    /// Whether `topic` is selected, in about the time of one name, however many are.
     pub fn contains(&self, topic: &str) -> bool {
         match self {
             Topics::All => true,
-            Topics::Named(names) => names.iter().any(|name| name == topic),
+            Topics::Named(names) => names.contains(topic),
         }
     }
 }

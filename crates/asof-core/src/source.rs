@@ -108,7 +108,7 @@ pub trait Source: Send + Sync {
     /// including those found when it was opened.
     ///
     /// # Errors
-    /// When the source cannot be read at all.
+    /// When the source cannot be read at all, or the callback ends the work.
     fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
         check_by_reading(self, progress)
     }
@@ -127,8 +127,9 @@ pub trait Source: Send + Sync {
     }
 }
 
-/// A progress callback: bytes done, bytes in total.
-pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
+/// A progress callback: bytes done, bytes in total. Its error ends the work: [`SourceError::Cancelled`] where that is no longer
+/// wanted.
+pub type Progress<'a> = &'a mut dyn FnMut(u64, u64) -> Result<(), SourceError>;
 
 /// The cost of reading so far, for all readers together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

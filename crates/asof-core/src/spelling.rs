@@ -22,29 +22,11 @@ pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Op
 
 /// The edit distance of two names: letters changed, added, removed, or swapped with a neighbour. Case is ignored.
 pub fn distance(a: &str, b: &str) -> usize {
-    let lower = |text: &str| {
-        text.to_lowercase()
-            .chars()
-            .take(MAX_COMPARED_CHARS)
-            .collect::<Vec<_>>()
+    let lower = |text: &str| -> String {
+        let letters = text.chars().flat_map(char::to_lowercase);
+        letters.take(MAX_COMPARED_CHARS).collect()
     };
-    let (a, b) = (lower(a), lower(b));
-    // The row before the previous one, the previous one, and the current one.
-    let mut before: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for i in 0..a.len() {
-        let mut row = vec![i + 1];
-        for j in 0..b.len() {
-            let changed = last[j] + usize::from(a[i] != b[j]);
-            let mut least = changed.min(row[j] + 1).min(last[j + 1] + 1);
-            if i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j] {
-                least = least.min(before[j - 1] + 1);
-            }
-            row.push(least);
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last[b.len()]
+    strsim::osa_distance(&lower(a), &lower(b))
 }
 
 #[cfg(test)]

@@ -52,6 +52,36 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// How much longer than 16 times as long 16 times the work may take: what is quadratic takes 256 times as long.
+const MARGIN: u32 = 5;
+/// Shorter times say nothing.
+const LEAST: Duration = Duration::from_millis(20);
+
+/// Asserts that work grows with its input, not with the square of it: does it at one size, and at 16 times that.
+/// The two times, each the better of two, are compared with a wide margin, so a busy machine changes nothing.
+///
+/// # Panics
+/// If it grows much faster.
+#[track_caller]
+pub fn assert_linear<T: Clone>(what: &str, make: impl Fn(usize) -> T, work: impl Fn(T)) {
+    let time = |scale: usize| {
+        let input = make(scale);
+        let once = || {
+            let input = input.clone();
+            let start = Instant::now();
+            work(input);
+            start.elapsed()
+        };
+        once().min(once())
+    };
+    let small = time(1).max(LEAST);
+    let large = time(16);
+    assert!(
+        large <= small * 16 * MARGIN,
+        "{what}: {small:?}, then {large:?} for 16 times as much"
+    );
+}
+
 /// Numbers that look random and are the same in every run (SplitMix64), for tests that damage files.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
@@ -80,7 +110,7 @@ impl Random {
 
 /// A message with its position in the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Placed {
+struct Position {
     order: u64,
     message: Message,
 }
@@ -133,7 +163,7 @@ pub fn violations(source: &dyn Source) -> Vec<String> {
     suite.file_order(&all);
     suite.topics(&all);
     suite.times(&all);
-    suite.backfills(&all);
+    suite.latest(&all);
     suite.readers(&all);
     suite.follower(&all);
     suite.followers_of_a_part(&all);
@@ -209,7 +239,7 @@ pub fn growing_violations(
                 .and_then(|batch| batch.get(0).map(|m| m.log_time));
             if newest < Some(message.log_time) {
                 let topic = &message.channel.topic;
-                say(format!("backfill lacks the newest message of {topic}"));
+                say(format!("latest_at lacks the newest message of {topic}"));
             }
         }
         if source.summary().range.end < added.iter().map(|m| m.log_time).max().unwrap_or_default() {
@@ -247,7 +277,7 @@ impl Suite<'_> {
     }
 
     /// Everything that matches. Faults of single batches are reported.
-    fn read(&mut self, query: &Query) -> Option<Vec<Placed>> {
+    fn read(&mut self, query: &Query) -> Option<Vec<Position>> {
         let batches = match self.source.read(query) {
             Ok(batches) => batches,
             Err(error) => {
@@ -271,14 +301,14 @@ impl Suite<'_> {
             }
         }
         let is_asked =
-            |one: &Placed| query.matches(&one.message.channel.topic, one.message.log_time);
+            |one: &Position| query.matches(&one.message.channel.topic, one.message.log_time);
         if !all.iter().all(is_asked) {
             self.say(format!("a message does not match {query:?}"));
         }
         Some(all)
     }
 
-    fn order(&mut self, all: &[Placed]) {
+    fn order(&mut self, all: &[Position]) {
         if !all.is_sorted_by_key(key) {
             self.say("messages are not in order of log time, then position");
         }
@@ -287,7 +317,7 @@ impl Suite<'_> {
         }
     }
 
-    fn summary(&mut self, all: &[Placed]) {
+    fn summary(&mut self, all: &[Position]) {
         let summary = self.source.summary();
         let range = match (all.first(), all.last()) {
             (Some(first), Some(last)) => {
@@ -322,7 +352,7 @@ impl Suite<'_> {
     }
 
     /// What the index says without reading is what reading finds.
-    fn index(&mut self, all: &[Placed]) {
+    fn index(&mut self, all: &[Position]) {
         let (source, summary) = (self.source, self.source.summary());
         if !Arc::ptr_eq(&summary, &source.summary()) {
             self.say("its summary is made again although nothing changed");
@@ -395,7 +425,7 @@ impl Suite<'_> {
     }
 
     /// The order of the file has the same messages.
-    fn file_order(&mut self, all: &[Placed]) {
+    fn file_order(&mut self, all: &[Position]) {
         let middle = all.get(all.len() / 2).map(|one| &one.message);
         let mut queries = vec![Query::all(), Query::topics([UNKNOWN])];
         queries.extend(
@@ -411,7 +441,7 @@ impl Suite<'_> {
             else {
                 continue;
             };
-            let plain = |one: &Placed| one.message.clone();
+            let plain = |one: &Position| one.message.clone();
             let matches = |one: &Message| query.matches(&one.channel.topic, one.log_time);
             let found: Vec<Message> = found.iter().map(plain).collect();
             let wanted: Vec<Message> = all.iter().map(plain).filter(matches).collect();
@@ -423,7 +453,7 @@ impl Suite<'_> {
         }
     }
 
-    fn topics(&mut self, all: &[Placed]) {
+    fn topics(&mut self, all: &[Position]) {
         let mut topics: Vec<&str> = all
             .iter()
             .map(|one| one.message.channel.topic.as_str())
@@ -434,7 +464,7 @@ impl Suite<'_> {
             let wanted = all
                 .iter()
                 .filter(|one| one.message.channel.topic == **topic);
-            let wanted: Vec<Placed> = wanted.cloned().collect();
+            let wanted: Vec<Position> = wanted.cloned().collect();
             // A duplicate name and an unknown one change nothing.
             let query = Query::topics([*topic, UNKNOWN, *topic]);
             if self.read(&query).is_some_and(|found| found != wanted) {
@@ -457,7 +487,7 @@ impl Suite<'_> {
         }
     }
 
-    fn times(&mut self, all: &[Placed]) {
+    fn times(&mut self, all: &[Position]) {
         let mut ranges = vec![TimeRange::EMPTY, TimeRange::new(Stamp::MAX, Stamp::MIN)];
         for at in moments(all) {
             ranges.push((..=at).into());
@@ -469,7 +499,7 @@ impl Suite<'_> {
             let wanted = all
                 .iter()
                 .filter(|one| range.contains(one.message.log_time));
-            let wanted: Vec<Placed> = wanted.cloned().collect();
+            let wanted: Vec<Position> = wanted.cloned().collect();
             let query = Query::all().between(range);
             if self.read(&query).is_some_and(|found| found != wanted) {
                 self.say(format!("{range:?} is not what it is among all messages"));
@@ -477,51 +507,47 @@ impl Suite<'_> {
         }
     }
 
-    fn backfills(&mut self, all: &[Placed]) {
+    fn latest(&mut self, all: &[Position]) {
         let mut moments = moments(all);
         moments.extend([Stamp::MIN, Stamp::MAX]);
         if let Some(first) = all.first() {
             moments.push(first.message.log_time.plus_nanos(-1));
         }
-        let some: Vec<String> = all
+        let some = all
             .iter()
             .step_by(3)
             .take(5)
             .map(|one| one.message.channel.topic.clone())
-            .chain([UNKNOWN.to_owned()])
-            .collect();
+            .chain([UNKNOWN.to_owned()]);
+        let some = Topics::named(some);
         for at in moments {
-            for topics in [
-                Topics::All,
-                Topics::Named(some.clone()),
-                Topics::Named(Vec::new()),
-            ] {
+            for topics in [Topics::All, some.clone(), Topics::none()] {
                 self.latest_at(all, &topics, at);
             }
         }
     }
 
-    fn latest_at(&mut self, all: &[Placed], topics: &Topics, at: Stamp) {
+    fn latest_at(&mut self, all: &[Position], topics: &Topics, at: Stamp) {
         let found = match self.source.latest_at(topics, at) {
             Ok(found) => placed(&found),
             Err(error) => {
-                self.say(format!("backfill at {at} failed: {error}"));
+                self.say(format!("latest_at {at} failed: {error}"));
                 return;
             }
         };
         if !found.is_sorted_by_key(key) {
-            self.say(format!("backfill at {at} is not in order of time"));
+            self.say(format!("latest_at {at} is not in order of time"));
         }
-        let mut known: BTreeMap<&str, &Placed> = BTreeMap::new();
+        let mut known: BTreeMap<&str, &Position> = BTreeMap::new();
         for one in &found {
             if known.insert(&one.message.channel.topic, one).is_some() {
                 self.say(format!(
-                    "backfill at {at} has two messages of {}",
+                    "latest_at {at} has two messages of {}",
                     one.message.channel.topic
                 ));
             }
         }
-        let mut wanted: BTreeMap<&str, &Placed> = BTreeMap::new();
+        let mut wanted: BTreeMap<&str, &Position> = BTreeMap::new();
         for one in all {
             if one.message.log_time <= at && topics.contains(&one.message.channel.topic) {
                 wanted.insert(&one.message.channel.topic, one);
@@ -534,14 +560,14 @@ impl Suite<'_> {
         }
         if known != wanted {
             self.say(format!(
-                "backfill of {} topics at {at} is not what a look at all messages gives",
+                "latest_at {at} of {} topics is not what a look at all messages gives",
                 wanted.len()
             ));
         }
     }
 
     /// Two readers, one of which stops half way, do not disturb each other.
-    fn readers(&mut self, all: &[Placed]) {
+    fn readers(&mut self, all: &[Position]) {
         let (Ok(mut one), Ok(two)) = (
             self.source.read(&Query::all()),
             self.source.read(&Query::all()),
@@ -561,7 +587,7 @@ impl Suite<'_> {
     }
 
     /// A follower gets exactly what can be read.
-    fn follower(&mut self, all: &[Placed]) {
+    fn follower(&mut self, all: &[Position]) {
         let followed = self.source.follow(&Query::all());
         let mut follower = match followed {
             Ok(follower) => follower,
@@ -596,7 +622,7 @@ impl Suite<'_> {
     }
 
     /// A follower of a topic, or of a range, gets that part of what can be read.
-    fn followers_of_a_part(&mut self, all: &[Placed]) {
+    fn followers_of_a_part(&mut self, all: &[Position]) {
         let (Some(first), Some(middle)) = (all.first(), all.get(all.len() / 2)) else {
             return;
         };
@@ -628,13 +654,13 @@ impl Suite<'_> {
 }
 
 /// What a follower returned.
-struct Came {
+struct Arrivals {
     messages: Vec<Message>,
     end: Option<FollowEnd>,
 }
 
 /// Takes what is there; waits patiently until `at_least` messages have come.
-fn drain(follower: &mut dyn Follow, at_least: usize) -> Result<Came, crate::SourceError> {
+fn drain(follower: &mut dyn Follow, at_least: usize) -> Result<Arrivals, crate::SourceError> {
     let patience = Instant::now() + SILENCE_TIMEOUT;
     let mut messages = Vec::new();
     loop {
@@ -647,13 +673,13 @@ fn drain(follower: &mut dyn Follow, at_least: usize) -> Result<Came, crate::Sour
             Followed::Batch(batch) => messages.extend(batch.iter().map(|one| one.to_message())),
             Followed::Restarted => {}
             Followed::CaughtUp => {
-                return Ok(Came {
+                return Ok(Arrivals {
                     messages,
                     end: None,
                 });
             }
             Followed::End(end) => {
-                return Ok(Came {
+                return Ok(Arrivals {
                     messages,
                     end: Some(end),
                 });
@@ -662,15 +688,15 @@ fn drain(follower: &mut dyn Follow, at_least: usize) -> Result<Came, crate::Sour
     }
 }
 
-fn placed(batch: &Batch) -> Vec<Placed> {
-    let one = |message: crate::MessageRef<'_>| Placed {
+fn placed(batch: &Batch) -> Vec<Position> {
+    let one = |message: crate::MessageRef<'_>| Position {
         order: message.order,
         message: message.to_message(),
     };
     batch.iter().map(one).collect()
 }
 
-fn key(one: &Placed) -> (Stamp, u64) {
+fn key(one: &Position) -> (Stamp, u64) {
     (one.message.log_time, one.order)
 }
 
@@ -689,7 +715,7 @@ fn sorted(messages: &[Message]) -> Vec<Message> {
 }
 
 /// Instants in a recording: of messages, between them, and where several share one.
-fn moments(all: &[Placed]) -> Vec<Stamp> {
+fn moments(all: &[Position]) -> Vec<Stamp> {
     let mut moments = Vec::new();
     for part in 0..=8 {
         let at = all.len().saturating_sub(1) * part / 8;

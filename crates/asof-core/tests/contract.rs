@@ -23,8 +23,8 @@ enum Fault {
     TopicIgnored,
     UnknownTopicFound,
     TieTakesTheFirst,
-    BackfillAtIsLeftOut,
-    BackfillTwice,
+    LatestAtIsLeftOut,
+    LatestTwice,
     SummaryTooShort,
     SummaryCountsWrong,
     TopicNotListed,
@@ -40,7 +40,7 @@ enum Fault {
     FileOrderLosesOne,
 }
 
-struct Held {
+struct FaultySource {
     fault: Fault,
     messages: Mutex<Vec<Message>>,
     growth: Growth,
@@ -48,11 +48,11 @@ struct Held {
     summary: Mutex<Arc<Summary>>,
 }
 
-impl Held {
+impl FaultySource {
     fn new(fault: Fault, growth: Growth) -> Arc<Self> {
         let topics = ["/a", "/b", "/c"];
         let messages = (0..60).map(|n| message(topics[n % 3], (n / 2) as i64 * 10, n as u32));
-        Arc::new(Held {
+        Arc::new(FaultySource {
             fault,
             messages: Mutex::new(messages.collect()),
             growth,
@@ -89,10 +89,10 @@ impl Held {
         let is_in = |(_, one): &(usize, Message)| {
             let topic = &one.channel.topic;
             let has_topic = match self.fault {
-                Fault::TopicIgnored => query.topics != Topics::Named(Vec::new()),
+                Fault::TopicIgnored => query.topics != Topics::none(),
                 Fault::UnknownTopicFound => {
                     query.topics.contains(topic)
-                        || matches!(&query.topics, Topics::Named(names) if names.len() == 1 && names[0] != *topic)
+                        || matches!(&query.topics, Topics::Named(names) if names.len() == 1 && !names.contains(topic))
                 }
                 _ => query.topics.contains(topic),
             };
@@ -104,7 +104,7 @@ impl Held {
     }
 }
 
-impl Source for Held {
+impl Source for FaultySource {
     fn summary(&self) -> Arc<Summary> {
         let messages = self.messages.lock().expect("a lock");
         let mut counts: BTreeMap<String, (Arc<Channel>, u64)> = BTreeMap::new();
@@ -140,7 +140,7 @@ impl Source for Held {
 
     fn read(&self, query: &Query) -> Result<Batches, SourceError> {
         let found = self.matching(query);
-        let mut batches: Vec<Batch> = found.chunks(7).map(Held::batch).collect();
+        let mut batches: Vec<Batch> = found.chunks(7).map(FaultySource::batch).collect();
         match self.fault {
             Fault::EmptyBatch => batches.push(Batch::default()),
             Fault::Unsorted if batches.len() > 2 => batches.swap(0, 1),
@@ -165,7 +165,7 @@ impl Source for Held {
 
     fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
         let at = match self.fault {
-            Fault::BackfillAtIsLeftOut => at.plus_nanos(-1),
+            Fault::LatestAtIsLeftOut => at.plus_nanos(-1),
             _ => at,
         };
         let query = Query {
@@ -183,10 +183,10 @@ impl Source for Held {
             }
         }
         let mut found: Vec<_> = known.into_values().collect();
-        if self.fault == Fault::BackfillTwice {
+        if self.fault == Fault::LatestTwice {
             found.extend(found.first().cloned());
         }
-        Ok(Held::batch(&found))
+        Ok(FaultySource::batch(&found))
     }
 
     fn growth(&self) -> Growth {
@@ -202,7 +202,7 @@ impl Source for Held {
     }
 
     fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
-        let own = Held {
+        let own = FaultySource {
             fault: self.fault,
             messages: Mutex::new(self.messages.lock().expect("a lock").clone()),
             growth: self.growth,
@@ -223,7 +223,7 @@ impl Source for Held {
     }
 }
 
-impl Index for Held {
+impl Index for FaultySource {
     /// Each message is a portion.
     fn outline(&self, range: TimeRange, _: u64) -> Result<Option<Vec<Portion>>, SourceError> {
         let range = match self.fault {
@@ -264,12 +264,12 @@ impl Index for Held {
     }
 }
 
-impl FileOrder for Held {
+impl FileOrder for FaultySource {
     fn read_in_file_order(&self, query: &Query) -> Result<Batches, SourceError> {
         let skipped = usize::from(self.fault == Fault::FileOrderLosesOne);
         let found = self.matching(query);
         let found = found.into_iter().skip(skipped).rev();
-        Ok(Box::new(found.map(|one| Ok(Held::batch(&[one])))))
+        Ok(Box::new(found.map(|one| Ok(FaultySource::batch(&[one])))))
     }
 
     fn bytes_held_by_order(&self, _: &Query) -> u64 {
@@ -291,7 +291,7 @@ impl Follow for Following {
         let held = self.held.len().saturating_sub(skipped);
         if self.place < held {
             let end = (self.place + 5).min(held);
-            let batch = Held::batch(&self.held[self.place..end]);
+            let batch = FaultySource::batch(&self.held[self.place..end]);
             self.place = end;
             return Ok(Followed::Batch(batch));
         }
@@ -320,8 +320,8 @@ fn message(topic: &str, at: i64, sequence: u32) -> Message {
 }
 
 /// Ties within one topic: `/a` at one instant twice.
-fn with_ties(fault: Fault) -> Arc<Held> {
-    let held = Held::new(fault, Growth::Finished);
+fn with_ties(fault: Fault) -> Arc<FaultySource> {
+    let held = FaultySource::new(fault, Growth::Finished);
     {
         let mut messages = held.messages.lock().expect("a lock");
         let last = messages.last().expect("one").log_time;
@@ -339,7 +339,7 @@ fn a_source_that_keeps_its_promises_passes() {
 
 #[test]
 fn an_empty_source_passes() {
-    let held = Held::new(Fault::None, Growth::Finished);
+    let held = FaultySource::new(Fault::None, Growth::Finished);
     held.messages.lock().expect("a lock").clear();
     let broken = violations(&*held);
     assert!(broken.is_empty(), "{broken:#?}");
@@ -355,8 +355,8 @@ fn each_broken_promise_is_found() {
         Fault::TopicIgnored,
         Fault::UnknownTopicFound,
         Fault::TieTakesTheFirst,
-        Fault::BackfillAtIsLeftOut,
-        Fault::BackfillTwice,
+        Fault::LatestAtIsLeftOut,
+        Fault::LatestTwice,
         Fault::SummaryTooShort,
         Fault::SummaryCountsWrong,
         Fault::TopicNotListed,
@@ -378,7 +378,7 @@ fn each_broken_promise_is_found() {
 
 #[test]
 fn a_growing_source_that_says_it_is_finished_is_found() {
-    let held = Held::new(Fault::None, Growth::Finished);
+    let held = FaultySource::new(Fault::None, Growth::Finished);
     let broken = growing_violations(&*held, &mut || Vec::new());
     assert!(
         broken.iter().any(|one| one.contains("finished")),
@@ -388,7 +388,7 @@ fn a_growing_source_that_says_it_is_finished_is_found() {
 
 #[test]
 fn a_growing_source_whose_followers_see_nothing_new_is_found() {
-    let held = Held::new(Fault::None, Growth::Growing);
+    let held = FaultySource::new(Fault::None, Growth::Growing);
     let mut next = 1000;
     let broken = growing_violations(&*held, &mut || {
         next += 10;

@@ -174,7 +174,10 @@ fn what_a_layer_does_not_name_is_that_of_the_source_within() {
     assert!(source.hidden(&Topics::All).is_err());
     assert!(source.read_in_file_order(&Query::all()).is_err());
     assert_eq!(source.bytes_held_by_order(&Query::all()), 7);
-    assert_eq!(source.check(&mut |_, _| {}).expect("checks"), [problem()]);
+    assert_eq!(
+        source.check(&mut |_, _| Ok(())).expect("checks"),
+        [problem()]
+    );
     assert!(source.verify().is_err());
     assert!(source.read_stats().is_some());
 }

@@ -4,10 +4,12 @@ mod between;
 
 use std::io::Read;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 use asof_core::{Channel, Stamp};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::columns::{Columns, Payload, Sizes};
 use crate::error::{PayloadError, SchemaError};
@@ -82,6 +84,13 @@ pub type Timed<'a> = (Stamp, Stamp, Payload<'a>);
 /// The largest payload: Arrow counts the bytes of a batch's texts in 31 bits.
 pub(crate) const LARGEST_PAYLOAD: usize = 1 << 30;
 
+static DECODERS_MADE: AtomicU64 = AtomicU64::new(0);
+
+/// How many decoders this process has made, each from a channel's schema: what is read of one topic should not make those of all.
+pub fn decoders_made() -> u64 {
+    DECODERS_MADE.load(Ordering::Relaxed)
+}
+
 impl Decoder {
     /// Creates a decoder for a channel's messages.
     ///
@@ -104,6 +113,7 @@ impl Decoder {
         vectors: &[String],
         samples: &[&[u8]],
     ) -> Result<Self, SchemaError> {
+        DECODERS_MADE.fetch_add(1, Ordering::Relaxed);
         let wanted = with_stamp(projection);
         let asked = |projection| Asked {
             projection,
@@ -135,6 +145,11 @@ impl Decoder {
             has_between: has_between(channel.type_name()),
             failed: Vec::new(),
         })
+    }
+
+    /// The columns of a row, with those within others.
+    pub(crate) fn columns(&self) -> usize {
+        self.wire.layout().nodes
     }
 
     /// The table's schema.
@@ -309,21 +324,26 @@ impl Decoder {
         Ok(found.map(Stamp::from_nanos))
     }
 
-    /// The names of a message's columns in comma-separated values.
-    pub fn csv_names(&self) -> Vec<String> {
+    /// The names of the columns that a message is spread over, where structs are.
+    pub fn cell_names(&self) -> Vec<String> {
         let mut names = Vec::new();
         let root = &self.wire.layout().root;
-        root.csv_names("", Some(&self.shown), &mut names);
+        root.cell_names("", Some(&self.shown), &mut names);
         names
     }
 
-    /// Writes one message as comma-separated values, each after a comma.
+    /// Decodes one message and passes on the text of each of these columns; `None` where it has no value. Lists and maps are
+    /// JSON.
     ///
     /// # Errors
-    /// When the payload cannot be decoded; nothing is written then.
-    pub fn write_csv(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), PayloadError> {
+    /// When the payload cannot be decoded; nothing is passed on then.
+    pub fn cells(
+        &mut self,
+        payload: &[u8],
+        mut each: impl FnMut(Option<&str>),
+    ) -> Result<(), PayloadError> {
         self.with_row(payload, |root, columns, row, shown| {
-            root.csv_row(columns, Some(row), Some(shown), out);
+            root.cells(columns, Some(row), Some(shown), &mut each);
         })
     }
 
@@ -460,6 +480,9 @@ pub(crate) fn time_field(name: &str, is_nullable: bool) -> Field {
 /// Metadata of a column that was renamed because a time has its name: the field's own name.
 pub(crate) const OWN_NAME: &str = "asof:name";
 
+/// A name that is taken gets up to this many underscores; then a number.
+const UNDERSCORES: usize = 4;
+
 fn arrow_schema_of(channel: &Channel, root: &Group, shown: &[usize], has_stamp: bool) -> Schema {
     let mut fields = vec![
         time_field("log_time", false),
@@ -468,18 +491,32 @@ fn arrow_schema_of(channel: &Channel, root: &Group, shown: &[usize], has_stamp: 
     if has_stamp {
         fields.push(time_field("stamp", true));
     }
+    let mut names: FxHashSet<String> = fields.iter().map(|field| field.name().clone()).collect();
+    // How often a name was extended.
+    let mut tried: FxHashMap<&str, usize> = FxHashMap::default();
     for &at in shown {
         let Some(node) = &root.fields[at] else {
             continue;
         };
         let mut field = node.arrow_field();
-        // A message may itself have a field of this name.
-        while fields.iter().any(|other| other.name() == field.name()) {
-            let renamed = format!("{}_", field.name());
+        // A message may itself have a field of this name, and a schema several.
+        let mut tries = 0;
+        while !names.insert(field.name().clone()) {
+            tries = tried
+                .get(node.name.as_str())
+                .map_or(1, |known| known + 1)
+                .max(tries + 1);
+            let renamed = match tries {
+                ..=UNDERSCORES => format!("{}{}", node.name, "_".repeat(tries)),
+                _ => format!("{}_{tries}", node.name),
+            };
             field
                 .metadata_mut()
                 .insert(OWN_NAME.to_owned(), node.name.clone());
             field = field.with_name(renamed);
+        }
+        if tries > 0 {
+            tried.insert(&node.name, tries);
         }
         fields.push(field);
     }

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use asof_core::{Channel, Message, MessageRef, Stamp};
+use asof_core::{Channel, Message, MessageRef, Schema, Stamp};
 use rustc_hash::FxHashMap;
 
 use crate::error::DecodeError;
 use crate::layers::{Layers, Table};
+use crate::tables::columns_of;
 use crate::{Decoder, Payload, Projection, Record, SchemaError, Survey};
 
 /// One value per channel, created when its first message comes.
@@ -59,6 +60,68 @@ impl<T> ByChannel<T> {
     }
 }
 
+/// One value for all channels with the same definition; channels without one, and those of JSON or CBOR, have one each.
+struct BySchema<T> {
+    /// By channel.
+    places: ByChannel<usize>,
+    /// By the address of the schema, which is kept so that its address is not reused.
+    known: FxHashMap<usize, Vec<(Arc<Schema>, String, usize)>>,
+    values: Vec<T>,
+    /// The columns of all of them, with those within others.
+    columns: usize,
+}
+
+/// When values have more columns than this, all are discarded and created again.
+const MOST_COLUMNS: usize = 500_000;
+
+impl<T> Default for BySchema<T> {
+    fn default() -> Self {
+        BySchema {
+            places: ByChannel::default(),
+            known: FxHashMap::default(),
+            values: Vec::new(),
+            columns: 0,
+        }
+    }
+}
+
+impl<T> BySchema<T> {
+    /// The value of a channel; `make` creates it, and counts its columns.
+    fn get(&mut self, channel: &Arc<Channel>, make: impl FnOnce() -> (T, usize)) -> &mut T {
+        if self.values.len() >= MOST_CHANNELS || self.columns > MOST_COLUMNS {
+            *self = BySchema::default();
+        }
+        let BySchema {
+            places,
+            known,
+            values,
+            columns,
+        } = self;
+        let place = *places.get(channel, || {
+            let schema = channel.schema.as_ref();
+            let encoding = &channel.message_encoding;
+            // Types that a schema leaves open are those of the channel's own messages.
+            let is_open = matches!(encoding.as_str(), "json" | "cbor");
+            let schema = schema.filter(|schema| !schema.data.is_empty() && !is_open);
+            let mut alike =
+                schema.map(|schema| known.entry(Arc::as_ptr(schema) as usize).or_default());
+            let mut same = alike.iter().flat_map(|alike| alike.iter());
+            if let Some((_, _, place)) = same.find(|(_, known, _)| known == encoding) {
+                return *place;
+            }
+            let (value, count) = make();
+            *columns += count;
+            values.push(value);
+            let place = values.len() - 1;
+            if let (Some(alike), Some(schema)) = (&mut alike, schema) {
+                alike.push((Arc::clone(schema), encoding.clone(), place));
+            }
+            place
+        });
+        &mut self.values[place]
+    }
+}
+
 /// Decodes messages of any number of channels, and counts those that cannot be decoded.
 ///
 /// ```
@@ -86,8 +149,8 @@ impl<T> ByChannel<T> {
 pub struct Decoders {
     projection: Projection,
     survey: Survey,
-    fields: ByChannel<Result<Decoder, SchemaError>>,
-    meanings: ByChannel<Result<Box<dyn Table>, SchemaError>>,
+    fields: BySchema<Result<Decoder, SchemaError>>,
+    meanings: BySchema<Result<Box<dyn Table>, SchemaError>>,
     failures: FxHashMap<usize, ChannelFailures>,
     /// Failures of channels that are no longer remembered.
     other_failures: u64,
@@ -134,7 +197,9 @@ impl Decoders {
         let decoder = self.fields.get(channel, || {
             let surveyed = survey.samples(channel);
             let samples = surveyed.as_ref().map_or(samples, |both| &both[..]);
-            Decoder::new(channel, projection, samples)
+            let made = Decoder::new(channel, projection, samples);
+            let columns = made.as_ref().map_or(0, Decoder::columns);
+            (made, columns)
         });
         decoder.as_mut().map_err(|error| error.clone())
     }
@@ -151,16 +216,16 @@ impl Decoders {
         self.with(message, |decoder| decoder.write_json(message.payload, out))
     }
 
-    /// Writes a message as comma-separated values, each after a comma; nothing is written where that fails.
+    /// Passes on the text of each column that a message is spread over, as [`Decoder::cells`].
     ///
     /// # Errors
     /// When it cannot be decoded; it is counted among the [`failures`](Self::failures).
-    pub fn write_csv(
+    pub fn cells(
         &mut self,
         message: MessageRef<'_>,
-        out: &mut Vec<u8>,
+        each: impl FnMut(Option<&str>),
     ) -> Result<(), DecodeError> {
-        self.with(message, |decoder| decoder.write_csv(message.payload, out))
+        self.with(message, |decoder| decoder.cells(message.payload, each))
     }
 
     /// A message's stamp: when it was measured. `None` where it has none.
@@ -214,7 +279,7 @@ impl Decoders {
         let table = self.meanings.get(channel, || {
             let layers = Layers::standard().without("raw");
             let (_, table) = layers.assign(channel, &Projection::All, &[&message.payload]);
-            match table {
+            let made = match table {
                 Some(table) => Ok(table),
                 // Reflection had the reason, in a type that the layers do not pass on.
                 None => Err(Decoder::new(channel, &Projection::All, &[&message.payload])
@@ -222,7 +287,10 @@ impl Decoders {
                     .unwrap_or_else(|| SchemaError::NoDefinition {
                         name: channel.type_name().to_owned(),
                     })),
-            }
+            };
+            let table = made.as_ref().ok();
+            let columns = table.map_or(0, |table| columns_of(table.schema().fields()));
+            (made, columns)
         });
         let record = match table {
             Ok(table) => row_of(&mut **table, message),

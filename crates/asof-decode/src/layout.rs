@@ -14,6 +14,8 @@ use crate::model::{Enumeration, Extensibility, Field, Kind, MessageType, Scalar,
 pub(crate) struct Layout {
     /// The fields of the message itself, by their position in its struct.
     pub root: Group,
+    /// How many fields and list items there are.
+    pub nodes: usize,
     counts: Counts,
 }
 
@@ -153,6 +155,9 @@ pub(crate) enum Recursion {
 const COLUMNS_AT_MOST: usize = 20_000;
 /// The deepest nesting: types are later walked recursively, here or in another program, on a limited stack.
 const MAX_DEPTH: usize = 64;
+/// The most bytes of the paths of all columns, and of what is noted beside them: a type that occurs often has its names,
+/// its constants and those of its enumerations as often.
+const TEXT_AT_MOST: usize = 16 << 20;
 /// The most elements of a fixed-length array.
 const ARRAY_AT_MOST: u64 = 1 << 24;
 /// The most elements without a value, in all fixed-length arrays of a message.
@@ -166,6 +171,8 @@ struct Builder<'a> {
     recursion: Recursion,
     counts: Counts,
     nodes: usize,
+    /// The bytes of paths and notes.
+    text: usize,
     /// The structs that are being laid out, outermost first.
     open: Vec<usize>,
     /// The nesting depth of the field or list item that is being laid out.
@@ -178,6 +185,16 @@ impl Layout {
         asked: impl Into<Asked<'a>>,
         recursion: Recursion,
     ) -> Result<Self, SchemaError> {
+        Layout::of(types, types.root, asked, recursion)
+    }
+
+    /// The layout of one of the structs.
+    pub fn of<'a>(
+        types: &'a MessageType,
+        id: usize,
+        asked: impl Into<Asked<'a>>,
+        recursion: Recursion,
+    ) -> Result<Self, SchemaError> {
         let asked = asked.into();
         let projection = asked.projection;
         let mut builder = Builder {
@@ -186,19 +203,21 @@ impl Layout {
             recursion,
             counts: Counts::default(),
             nodes: 0,
-            open: vec![types.root],
+            text: 0,
+            open: vec![id],
             depth: 0,
         };
-        let root = builder.group(types.root, "")?;
+        let root = builder.group(id, "")?;
         check_hollow(root.hollow(), HOLLOW_AT_MOST)?;
         let layout = Layout {
             root,
+            nodes: builder.nodes,
             counts: builder.counts,
         };
         if let Some(path) = projection.missing(|path| layout.root.has(path)) {
             return Err(SchemaError::NoSuchField {
                 path: path.to_owned(),
-                name: types.root().name.clone(),
+                name: types.structs[id].name.clone(),
             });
         }
         Ok(layout)
@@ -240,7 +259,9 @@ impl Builder<'_> {
                 continue;
             }
             let mut node = self.node(&field.name, &field.kind, field.is_optional, &path)?;
-            node.metadata.extend(metadata_of(field));
+            let notes = metadata_of(field);
+            self.note(&notes)?;
+            node.metadata.extend(notes);
             fields.push(Some(node));
         }
         let constants = declared.constants.iter();
@@ -255,6 +276,7 @@ impl Builder<'_> {
                 serde_json::Value::from(constants).to_string(),
             )]
         };
+        self.note(&metadata)?;
         Ok(Group {
             id,
             fields,
@@ -274,10 +296,28 @@ impl Builder<'_> {
                 reason: format!("types are nested more than {MAX_DEPTH} levels deep"),
             });
         }
+        self.count_text(path.len())?;
         self.depth += 1;
-        let node = self.node_within(name, kind, is_optional, path);
+        let node = self.node_within(name, kind, is_optional, path)?;
         self.depth -= 1;
-        node
+        self.note(&node.metadata)?;
+        Ok(node)
+    }
+
+    /// Counts the bytes of notes.
+    fn note(&mut self, notes: &[(String, String)]) -> Result<(), SchemaError> {
+        let bytes = notes.iter().map(|(key, value)| key.len() + value.len());
+        self.count_text(bytes.sum())
+    }
+
+    fn count_text(&mut self, bytes: usize) -> Result<(), SchemaError> {
+        self.text += bytes;
+        if self.text > TEXT_AT_MOST {
+            return Err(SchemaError::TooLarge {
+                reason: format!("names and notes of more than {TEXT_AT_MOST} bytes"),
+            });
+        }
+        Ok(())
     }
 
     fn node_within(

@@ -33,8 +33,8 @@
 
 mod arrays;
 mod blend;
+mod cells;
 mod columns;
-mod csv;
 mod decoder;
 mod decoders;
 mod encoder;
@@ -68,14 +68,12 @@ mod wire;
 
 pub use arrays::structs;
 pub use columns::Payload;
-pub use decoder::{Decoder, Timed};
+pub use decoder::{Decoder, Timed, decoders_made};
 pub use decoders::{ByChannel, ChannelFailures, Decoders};
 pub use encoder::{EncodeError, Encoder};
 pub use error::{DecodeError, PayloadError, SchemaError};
 pub use grid_map::{GridLayer, GridLayerError};
-pub use layers::{
-    Archetype, Assignment, Beside, Claim, FileLayer, FileTable, Layers, MessageLayer, Table,
-};
+pub use layers::{Archetype, Assignment, Claim, FileLayer, FileTable, Layers, MessageLayer, Table};
 pub use layout::Projection;
 pub use log_level::{LogLevel, LogLevelError};
 pub use model::{
@@ -89,7 +87,7 @@ pub use pixels::Pixels;
 pub use points::{Beam, PackedField, PackedFieldError, PackedKind, Scan, ScanError};
 pub use record::Record;
 pub use rows::{Rows, RowsError};
-pub use stamps::stamps_of;
+pub use stamps::{stamps_of, time_parts};
 pub use survey::Survey;
 pub use tables::{ChannelReport, TableError, TableOptions, Tables, Timeline, TopicBatch};
 pub use topic::{TopicBatches, TopicOptions, TopicTable};

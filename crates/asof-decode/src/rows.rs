@@ -124,7 +124,7 @@ impl Rows {
         if asked.is_empty() && !topics.is_empty() {
             let topic = match &query.topics {
                 asof_core::Topics::Named(names) => {
-                    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+                    let names: Vec<&str> = names.iter().map(String::as_str).collect();
                     names.join(", ")
                 }
                 asof_core::Topics::All => String::new(),

@@ -72,8 +72,8 @@ pub fn stamps_of(array: &dyn Array) -> Option<TimestampNanosecondArray> {
     Some(times.with_timezone("UTC"))
 }
 
-/// The indexes of the parts of a struct that is a time.
-pub(crate) fn time_parts(kind: &DataType) -> Option<(usize, usize)> {
+/// The indexes of the seconds and the nanoseconds of a struct that is a time, in every spelling; `None` for any other type.
+pub fn time_parts(kind: &DataType) -> Option<(usize, usize)> {
     let DataType::Struct(fields) = kind else {
         return None;
     };

@@ -13,7 +13,7 @@ use crate::wire::json::add_sample;
 /// JSON and CBOR need no schema; a column's type is then known only after the last message: 0 may be followed by 0.5.
 /// Integers widen to floats, and values that no single type holds without loss stay JSON text. Channels with a schema
 /// are not read.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Survey {
     /// Two messages for each kind of channel, which together have everything that occurs in its messages.
     witnesses: FxHashMap<Key, [Vec<u8>; 2]>,

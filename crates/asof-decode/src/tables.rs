@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use arrow_schema::{ArrowError, DataType, Field};
-use asof_core::{Batch, Batches, Channel, Query, Row, Source, SourceError, Stamp, Summary};
+use arrow_schema::{ArrowError, DataType, Field, Fields};
+use asof_core::{
+    Batch, Batches, Channel, Query, Row, Source, SourceError, Stamp, Summary, read_through,
+};
 use rustc_hash::FxHashMap;
 
 use crate::layers::{Assignment, Layers, Table};
@@ -28,6 +30,8 @@ pub struct TableOptions {
     /// Whether large byte fields stay in their buffers, which hold whole chunks of a file. Good for a batch that is
     /// read and dropped; not for one whose buffers are written out or kept.
     pub shares_buffers: bool,
+    /// Whether messages that arrive meanwhile are rows too, until the source ends or the range of the query has passed.
+    pub follow: bool,
     /// Decoder threads; with 1, decoding runs on the reader's thread. The result is the same.
     pub threads: usize,
 }
@@ -42,6 +46,7 @@ impl Default for TableOptions {
             rows: 64 << 10,
             bytes: 8 << 20,
             shares_buffers: true,
+            follow: false,
             threads: std::thread::available_parallelism()
                 .map_or(1, usize::from)
                 .min(8),
@@ -102,6 +107,11 @@ const FAILURES_KEPT: usize = 8;
 const BYTES_AT_LEAST: usize = 256 << 10;
 /// Rows from which the size of a whole batch is estimated.
 const ROWS_TO_JUDGE_BY: usize = 16;
+/// The most columns of all tables, with those within others. A file of a few megabytes may have sixty thousand channels of a
+/// type with thousands of fields; those beyond have their payloads as they are.
+const COLUMNS_IN_ALL: usize = 2_000_000;
+/// To read this many bytes of a definition counts as a column.
+const BYTES_OF_A_COLUMN: usize = 64;
 /// The least work that is worth a thread.
 const MIN_BYTES_FOR_THREAD: u64 = 256 << 10;
 
@@ -154,7 +164,7 @@ pub struct Tables {
     places: FxHashMap<usize, (usize, Arc<Channel>)>,
     /// The states of each topic.
     topics: FxHashMap<String, Vec<usize>>,
-    survey: Survey,
+    survey: Arc<Survey>,
     ready: VecDeque<TopicBatch>,
     /// By channel, its run in the current batch; [`NO_RUN`] between batches.
     run_of: Vec<usize>,
@@ -163,6 +173,8 @@ pub struct Tables {
     /// Keeps those addresses from being reused.
     _summary: Arc<Summary>,
     is_finished: bool,
+    /// The columns of all tables, and what reading their definitions was worth.
+    columns: usize,
 }
 
 struct State {
@@ -185,14 +197,25 @@ impl Tables {
         query: &Query,
         options: TableOptions,
     ) -> Result<Self, SourceError> {
+        let survey = Survey::of(source, query)?;
+        Tables::read_surveyed(source, query, options, Arc::new(survey))
+    }
+
+    /// The same with the types that a survey found before, of this source or of all that it is merged with.
+    pub(crate) fn read_surveyed(
+        source: &dyn Source,
+        query: &Query,
+        options: TableOptions,
+        survey: Arc<Survey>,
+    ) -> Result<Self, SourceError> {
         let summary = source.summary();
         let channels = summary.channels.iter();
         Ok(Tables {
             expected: channels
                 .map(|entry| (Arc::as_ptr(&entry.channel) as usize, entry.messages))
                 .collect(),
-            survey: Survey::of(source, query)?,
-            batches: source.read(query)?,
+            survey,
+            batches: read_through(source, query, options.follow)?,
             _summary: summary,
             options,
             states: Vec::new(),
@@ -201,6 +224,7 @@ impl Tables {
             ready: VecDeque::new(),
             run_of: Vec::new(),
             is_finished: false,
+            columns: 0,
         })
     }
 
@@ -238,12 +262,31 @@ impl Tables {
         place
     }
 
-    fn new_state(&self, channel: &Arc<Channel>, sample: &[u8], expected: Option<u64>) -> State {
+    fn new_state(&mut self, channel: &Arc<Channel>, sample: &[u8], expected: Option<u64>) -> State {
         let surveyed = self.survey.samples(channel);
         let first = [sample];
         let samples = surveyed.as_ref().map_or(&first[..], |both| &both[..]);
-        let options = &self.options;
-        let (assignment, table) = options.layers.assign(channel, &options.projection, samples);
+        let TableOptions {
+            layers, projection, ..
+        } = &self.options;
+        let (mut assignment, table) = if self.columns <= COLUMNS_IN_ALL {
+            layers.assign(channel, projection, samples)
+        } else {
+            let raw = layers.clone().only("raw");
+            raw.assign(channel, projection, samples)
+        };
+        if self.columns > COLUMNS_IN_ALL {
+            let reason = format!("the tables before have more than {COLUMNS_IN_ALL} columns");
+            assignment.declined.push(("reflection".into(), reason));
+        }
+        let columns = table
+            .as_ref()
+            .map_or(0, |table| columns_of(table.schema().fields()));
+        let definition = channel
+            .schema
+            .as_ref()
+            .map_or(0, |schema| schema.data.len());
+        self.columns += columns + definition / BYTES_OF_A_COLUMN;
         State {
             expected,
             has_room: false,
@@ -381,6 +424,8 @@ type Run<'a> = (usize, Vec<Timed<'a>>);
 
 /// Rows that are decoded before their true size is looked at: lists may have elements that take no bytes of a payload.
 const ROWS_AT_ONCE: usize = 4096;
+/// The first rows of a batch: a message without any bytes may have thousands of fields.
+const FIRST_ROWS: usize = 64;
 
 const NO_RUN: usize = usize::MAX;
 
@@ -391,6 +436,18 @@ struct Limits {
 }
 
 type Decoded = Result<Vec<TopicBatch>, TableError>;
+
+/// The columns of a table, with those within others.
+pub(crate) fn columns_of(fields: &Fields) -> usize {
+    let within = |field: &Arc<Field>| match field.data_type() {
+        DataType::Struct(fields) => 1 + columns_of(fields),
+        DataType::List(item) | DataType::FixedSizeList(item, _) | DataType::Map(item, _) => {
+            1 + columns_of(&Fields::from(vec![Arc::clone(item)]))
+        }
+        _ => 1,
+    };
+    fields.iter().map(within).sum()
+}
 
 /// Decodes each channel's run, on several threads if requested. A channel's rows, and where its batches end, depend
 /// only on its own messages, so the number of threads changes nothing.
@@ -468,9 +525,11 @@ impl State {
         };
         let mut rest = run;
         while !rest.is_empty() {
-            // As many as fit by rows, and by bytes as estimated from payloads.
+            // As many as fit by rows, and by bytes as estimated from the rows before and from payloads.
             let room = limits.rows.saturating_sub(table.rows());
-            let room = room.clamp(1, ROWS_AT_ONCE);
+            let room = room
+                .min(rows_that_fit(&**table, limits))
+                .clamp(1, ROWS_AT_ONCE);
             let mut bytes = 0;
             let count = rest
                 .iter()
@@ -514,6 +573,16 @@ impl State {
             None => Ok(None),
         }
     }
+}
+
+/// About how many more rows like those before fit into a batch.
+fn rows_that_fit(table: &dyn Table, limits: Limits) -> usize {
+    let (rows, bytes) = (table.rows(), table.bytes());
+    if rows == 0 {
+        return FIRST_ROWS;
+    }
+    let left = limits.bytes.saturating_sub(bytes) as u128;
+    usize::try_from(left * rows as u128 / bytes.max(1) as u128).unwrap_or(usize::MAX)
 }
 
 fn take(

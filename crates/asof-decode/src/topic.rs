@@ -64,6 +64,7 @@ pub struct TopicTable {
     options: TopicOptions,
     columns: Option<Vec<Column>>,
     schema: SchemaRef,
+    survey: Arc<Survey>,
 }
 
 /// A selected column.
@@ -106,6 +107,7 @@ impl TopicTable {
             options,
             columns,
             schema: Arc::new(schema),
+            survey: Arc::new(survey),
         })
     }
 
@@ -131,7 +133,7 @@ impl TopicTable {
         &self.schema
     }
 
-    /// Reads the rows of the source.
+    /// Reads the rows of the source, or of one of those that it was merged from.
     ///
     /// # Errors
     /// When the source cannot be read.
@@ -146,7 +148,9 @@ impl TopicTable {
             shares_buffers: false,
             ..TableOptions::default()
         };
-        let tables = Tables::read(source, &query, options).map_err(TableError::from)?;
+        let survey = Arc::clone(&self.survey);
+        let tables = Tables::read_surveyed(source, &query, options, survey);
+        let tables = tables.map_err(TableError::from)?;
         Ok(TopicBatches {
             table: self.clone(),
             tables,
@@ -156,16 +160,14 @@ impl TopicTable {
     /// A decoder that makes rows for [`select`](Self::select), from messages on the topic's first channel.
     ///
     /// # Errors
-    /// When the source cannot be read, or the topic is gone.
+    /// When the topic is gone, or cannot be decoded.
     pub fn decoder(&self, source: &dyn Source) -> Result<(Arc<Channel>, Decoder), RowsError> {
         let summary = source.summary();
         let mut channels = summary.channels.iter().map(|entry| &entry.channel);
         let channel = channels.find(|channel| channel.topic == self.topic);
         let channel =
             channel.ok_or_else(|| RowsError::no_such_topic(&self.topic, &summary.topics()))?;
-        let query = Query::topics([self.topic.as_str()]).between(self.options.range);
-        let survey = Survey::of(source, &query).map_err(TableError::from)?;
-        let samples = survey.samples(channel);
+        let samples = self.survey.samples(channel);
         let samples = samples.as_ref().map_or(&[][..], |both| &both[..]);
         let projection = projection_of(self.columns.as_deref());
         let decoder = Decoder::new(channel, &projection, samples);

@@ -9,28 +9,15 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{TimestampNanosecondType, UInt64Type};
 use arrow_array::{Array, RecordBatch};
 use asof_core::{
-    AttachmentEntry, Batch, Batches, Channel, MetadataEntry, Query, Source, SourceError, Stamp,
-    Summary, Topics,
+    AttachmentEntry, Batch, Batches, Channel, FileParts, HiddenRecords, MetadataEntry, Query,
+    Source, SourceError, Stamp, Summary, Topics,
 };
 use asof_decode::{
-    Beside, Claim, Decoder, FileLayer, FileTable, Layers, MessageLayer, Projection, TableOptions,
+    Claim, Decoder, FileLayer, FileTable, Layers, MessageLayer, Projection, TableOptions,
 };
-use asof_formats::{McapFile, Recording};
+use asof_formats::McapFile;
 use bytes::Bytes;
 use common::{cdr, decode, recording, ros2};
-
-/// A recording's attachments and metadata, for the layers.
-struct Contents<'a>(&'a dyn Recording);
-
-impl Beside for Contents<'_> {
-    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
-        self.0.attachment(entry)
-    }
-
-    fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
-        self.0.metadata(entry)
-    }
-}
 
 /// One message, two sets of text of the same name, one attachment.
 fn with_extras() -> Vec<u8> {
@@ -74,8 +61,7 @@ fn with_extras() -> Vec<u8> {
 }
 
 fn tables(file: &McapFile, layers: &Layers) -> BTreeMap<String, RecordBatch> {
-    let contents = Contents(file);
-    let tables = layers.file_tables(file, &contents);
+    let tables = layers.file_tables(file, file.parts());
     tables
         .map(|table| table.map(|(name, table)| (name.to_owned(), table)))
         .collect::<Result<_, _>>()
@@ -145,13 +131,17 @@ impl Source for Listed {
     }
 }
 
-impl Beside for Listed {
+impl FileParts for Listed {
     fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
         Ok(vec![7; entry.size as usize].into())
     }
 
     fn metadata(&self, _: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
         Ok(BTreeMap::new())
+    }
+
+    fn hidden(&self, _: &Topics) -> Result<HiddenRecords, SourceError> {
+        Ok(Box::new(std::iter::empty()))
     }
 }
 
@@ -160,7 +150,7 @@ fn attachments_come_a_few_at_a_time_and_what_is_too_large_is_told() {
     let source = Listed(vec![300_000, 300_000, 5_000_000, 10, 3 << 30, 20]);
     let layers = Layers::standard().only("attachments");
     let batches: Vec<RecordBatch> = layers
-        .file_tables(&source, &source)
+        .file_tables(&source, Some(&source))
         .map(|batch| batch.expect("a batch").1)
         .collect();
     let rows: Vec<usize> = batches.iter().map(RecordBatch::num_rows).collect();
@@ -201,7 +191,7 @@ fn metadata_of_one_name_is_all_kept() {
 fn an_attachment_that_cannot_be_read_costs_its_contents_alone() {
     let file = McapFile::from_bytes("test", with_extras()).expect("opens");
     let layers = Layers::standard().only("attachments");
-    let table = layers.file_tables(&file, &()).next().expect("a table");
+    let table = layers.file_tables(&file, None).next().expect("a table");
     let (_, table) = table.expect("a table");
     assert!(table.column_by_name("data").expect("data").is_null(0));
     let error = table.column_by_name("error").expect("errors");
@@ -275,7 +265,7 @@ impl FileLayer for Count {
         "count"
     }
 
-    fn table<'a>(&'a self, source: &'a dyn Source, _: &'a dyn Beside) -> FileTable<'a> {
+    fn table<'a>(&'a self, source: &'a dyn Source, _: Option<&'a dyn FileParts>) -> FileTable<'a> {
         let count = source.summary().channels.len() as u64;
         let column: arrow_array::ArrayRef = Arc::new(arrow_array::UInt64Array::from(vec![count]));
         Box::new(

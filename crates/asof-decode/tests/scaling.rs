@@ -4,40 +4,24 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
-
+use asof_core::testing::assert_linear;
 use asof_core::{Channel, Stamp};
 use asof_decode::{Decoder, Projection};
 use common::{cdr, channel, ros2};
 
-/// What is quadratic takes 256 times as long instead of 16.
-const MARGIN: u32 = 5;
-/// Shorter times say nothing.
-const LEAST: Duration = Duration::from_millis(20);
 const AT: Stamp = Stamp::from_nanos(7);
 
-/// Decodes the payloads of each scale in runs of some messages; the best of two times.
+/// Decodes the payloads of each scale in runs of some messages.
 fn grows_with_its_bytes(what: &str, channel: &Channel, payload: impl Fn(usize) -> Vec<u8>) {
-    let time = |scale: usize| {
-        let payloads: Vec<Vec<u8>> = (0..2_000 * scale).map(&payload).collect();
-        let once = || {
-            let mut decoder = Decoder::new(channel, &Projection::All, &[]).expect("a decoder");
-            let start = Instant::now();
-            for some in payloads.chunks(500) {
-                let run: Vec<_> = some.iter().map(|p| (AT, AT, p.as_slice().into())).collect();
-                decoder.append(&run, |_, _| {});
-            }
-            drop(decoder.take());
-            start.elapsed()
-        };
-        once().min(once())
-    };
-    let small = time(1).max(LEAST);
-    let large = time(16);
-    assert!(
-        large <= small * 16 * MARGIN,
-        "{what}: {small:?}, then {large:?}"
-    );
+    let make = |scale: usize| (0..2_000 * scale).map(&payload).collect();
+    assert_linear(what, make, |payloads: Vec<Vec<u8>>| {
+        let mut decoder = Decoder::new(channel, &Projection::All, &[]).expect("a decoder");
+        for some in payloads.chunks(500) {
+            let run: Vec<_> = some.iter().map(|p| (AT, AT, p.as_slice().into())).collect();
+            decoder.append(&run, |_, _| {});
+        }
+        drop(decoder.take());
+    });
 }
 
 fn text(len: usize) -> Vec<u8> {

@@ -20,12 +20,12 @@ pub(crate) struct Drive {
     pub(crate) robot: Robot,
     navigator: Navigator,
     steps: u64,
-    told: Told,
+    told: Report,
 }
 
 /// The state when events were last reported.
 #[derive(Debug, Clone)]
-struct Told {
+struct Report {
     room: Option<Room>,
     mode: Mode,
     is_touching: bool,
@@ -53,7 +53,7 @@ impl Drive {
             robot: Robot::new(START, Random::new(options.seed, 1)),
             navigator: Navigator::new(Random::new(options.seed, 2)),
             steps: 0,
-            told: Told {
+            told: Report {
                 room: None,
                 mode: Mode::Driving,
                 is_touching: false,

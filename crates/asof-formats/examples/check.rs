@@ -8,7 +8,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let mut is_healthy = true;
     for place in std::env::args_os().skip(1) {
         let recording = asof_formats::open(&place)?;
-        for problem in recording.check(&mut |_, _| {})? {
+        for problem in recording.check(&mut |_, _| Ok(()))? {
             println!("{}: {problem}", place.display());
             is_healthy = false;
         }

@@ -4,13 +4,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
+use crate::reserve::{Reserve, Reserved};
+
 /// A pool of buffers, which return to it when the last slice of a chunk is dropped.
 ///
 /// Fresh memory costs a page fault every 4 KiB, which is a good part of the time to decompress a chunk; a reused buffer
 /// is warm.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct BufferPool {
     inner: Mutex<Inner>,
+    /// Where buffers of unlikely data take their bytes from.
+    pub reserve: Arc<Reserve>,
+}
+
+impl Default for BufferPool {
+    fn default() -> Self {
+        BufferPool {
+            inner: Mutex::default(),
+            reserve: Arc::clone(Reserve::shared()),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -53,10 +66,24 @@ impl BufferPool {
 
     /// Makes the first `used` bytes of `buffer` a chunk's contents; the buffer returns to the pool after its last use.
     pub fn seal(self: &Arc<Self>, buffer: Vec<u8>, used: usize) -> Bytes {
+        self.seal_reserved(buffer, used, None)
+    }
+
+    /// The same, with the buffer's share of the reserve, which ends with the last use.
+    pub fn seal_reserved(
+        self: &Arc<Self>,
+        buffer: Vec<u8>,
+        used: usize,
+        mut reserved: Option<Reserved>,
+    ) -> Bytes {
+        if let Some(reserved) = &mut reserved {
+            reserved.shrink(used as u64);
+        }
         Bytes::from_owner(Pooled {
             buffer,
             used,
             pool: Arc::clone(self),
+            _reserved: reserved,
         })
     }
 
@@ -123,6 +150,7 @@ struct Pooled {
     buffer: Vec<u8>,
     used: usize,
     pool: Arc<BufferPool>,
+    _reserved: Option<Reserved>,
 }
 
 impl AsRef<[u8]> for Pooled {

@@ -11,8 +11,11 @@ use std::sync::Arc;
 use asof_core::ProblemKind;
 use bytes::Bytes;
 
+use zstd::stream::raw::{self, DParameter, InBuffer, Operation as _, OutBuffer};
+
 use crate::buffers::BufferPool;
 use crate::limits::{DecompressionLimits, LIFT};
+use crate::reserve::Reserved;
 
 /// How far data is read beyond the size that it declares.
 const UNDECLARED: u64 = 16 << 20;
@@ -50,16 +53,13 @@ pub(crate) fn decompress(
             if let Some(refused) = beyond(limits, data, declared) {
                 return refused;
             }
-            if declared <= likely_size(data)
+            if declared <= likely_size(data.len() as u64)
                 && let Some(bytes) = zstd_at_once(data, declared as usize, pool)
             {
                 return Decompressed { bytes, fault: None };
             }
             match zstd::stream::read::Decoder::with_buffer(&data[..]) {
-                Ok(decoder) => {
-                    let found = in_steps(decoder, data, declared, limits, pool);
-                    with_front(found, data, declared, fronts::of_zstd)
-                }
+                Ok(decoder) => gradually(decoder, fronts::of_zstd, data, declared, limits, pool),
                 Err(error) => failed(format!("cannot start zstd: {error}")),
             }
         }
@@ -67,14 +67,13 @@ pub(crate) fn decompress(
             if let Some(refused) = beyond(limits, data, declared) {
                 return refused;
             }
-            if declared <= likely_size(data)
+            if declared <= likely_size(data.len() as u64)
                 && let Some(bytes) = lz4_at_once(data, declared as usize, pool)
             {
                 return Decompressed { bytes, fault: None };
             }
             let reader = lz4_flex::frame::FrameDecoder::new(&data[..]);
-            let found = in_steps(reader, data, declared, limits, pool);
-            with_front(found, data, declared, lz4_front::of_lz4)
+            gradually(reader, lz4_front::of_lz4, data, declared, limits, pool)
         }
         other => Decompressed {
             bytes: Bytes::new(),
@@ -88,6 +87,34 @@ pub(crate) fn decompress(
     }
 }
 
+/// Decompresses the front of a chunk's data until it is enough: only whole data of a likely size. `None` if it never is;
+/// [`decompress`] then finds out why.
+pub(crate) fn decompress_front(
+    compression: &str,
+    data: &Bytes,
+    declared: u64,
+    limits: &DecompressionLimits,
+    pool: &Arc<BufferPool>,
+    is_enough: impl Fn(&[u8]) -> bool,
+) -> Option<Bytes> {
+    let compressed = data.len() as u64;
+    if declared > likely_size(compressed) || declared > limits.of_chunk(compressed) {
+        return None;
+    }
+    let mut buffer = pool.take(declared as usize);
+    let room = &mut buffer[..declared as usize];
+    let filled = match compression {
+        "lz4" => lz4_whole::fill_front(data, room, &is_enough),
+        "zstd" => zstd_front(data, room, &is_enough),
+        _ => None,
+    };
+    if let Some(filled) = filled.filter(|&filled| is_enough(&buffer[..filled])) {
+        return Some(pool.seal(buffer, filled));
+    }
+    pool.give_back(buffer);
+    None
+}
+
 /// Decompresses bzip2 data, which only bags use.
 pub(crate) fn decompress_bz2(
     data: &Bytes,
@@ -99,8 +126,7 @@ pub(crate) fn decompress_bz2(
         return refused;
     }
     let reader = bzip2::bufread::MultiBzDecoder::new(&data[..]);
-    let found = in_steps(reader, data, declared, limits, pool);
-    with_front(found, data, declared, fronts::of_bz2)
+    gradually(reader, fronts::of_bz2, data, declared, limits, pool)
 }
 
 /// The error for data that declares more than the limit.
@@ -114,6 +140,24 @@ fn beyond(limits: &DecompressionLimits, data: &[u8], declared: u64) -> Option<De
     })
 }
 
+/// Reads as much as there is, within the limits.
+fn gradually(
+    reader: impl Read,
+    front: fn(&[u8], usize) -> Vec<u8>,
+    data: &[u8],
+    declared: u64,
+    limits: &DecompressionLimits,
+    pool: &Arc<BufferPool>,
+) -> Decompressed {
+    match reserve(declared, data, limits, pool) {
+        Ok(reserved) => {
+            let found = in_steps(reader, data, declared, limits, (pool, reserved));
+            with_front(found, data, declared, front)
+        }
+        Err(refused) => failed(refused),
+    }
+}
+
 /// Adds what a byte-by-byte reader finds after the offset at which the usual one failed.
 fn with_front(
     found: Decompressed,
@@ -124,7 +168,7 @@ fn with_front(
     if found.fault.is_none() || found.bytes.len() as u64 >= declared {
         return found;
     }
-    let limit = declared.min(likely_size(data)) as usize;
+    let limit = declared.min(likely_size(data.len() as u64)) as usize;
     let contents = front(data, limit.max(found.bytes.len()));
     if contents.len() <= found.bytes.len() {
         return found;
@@ -164,6 +208,45 @@ fn zstd_at_once(data: &[u8], declared: usize, pool: &Arc<BufferPool>) -> Option<
     None
 }
 
+/// How far the front of zstd data is decompressed at a time.
+const FRONT_STEP: usize = 128 << 10;
+/// The largest window of zstd data whose front is decompressed: each thread keeps one.
+const FRONT_WINDOW_LOG: u32 = 23;
+
+fn zstd_front(
+    data: &[u8],
+    contents: &mut [u8],
+    is_enough: &impl Fn(&[u8]) -> bool,
+) -> Option<usize> {
+    thread_local! {
+        static DECODER: RefCell<Option<raw::Decoder<'static>>> = const { RefCell::new(None) };
+    }
+    DECODER.with_borrow_mut(|decoder| {
+        if decoder.is_none() {
+            let mut new = raw::Decoder::new().ok()?;
+            new.set_parameter(DParameter::WindowLogMax(FRONT_WINDOW_LOG))
+                .ok()?;
+            *decoder = Some(new);
+        }
+        let decoder = decoder.as_mut()?;
+        decoder.reinit().ok()?;
+        let mut input = InBuffer::around(data);
+        let mut filled = 0;
+        while !is_enough(&contents[..filled]) {
+            let end = contents.len().min(filled + FRONT_STEP);
+            let mut output = OutBuffer::around(&mut contents[filled..end]);
+            let taken = input.pos();
+            decoder.run(&mut input, &mut output).ok()?;
+            let given = output.pos();
+            if given == 0 && input.pos() == taken {
+                return None;
+            }
+            filled += given;
+        }
+        Some(filled)
+    })
+}
+
 /// The same for LZ4.
 fn lz4_at_once(data: &[u8], declared: usize, pool: &Arc<BufferPool>) -> Option<Bytes> {
     let mut buffer = pool.take(declared);
@@ -180,15 +263,17 @@ fn in_steps(
     data: &[u8],
     declared: u64,
     limits: &DecompressionLimits,
-    pool: &Arc<BufferPool>,
+    (pool, reserved): (&Arc<BufferPool>, Option<Reserved>),
 ) -> Decompressed {
     // One byte more than declared shows whether the data ends there.
     let limit = declared
         .saturating_add(1)
-        .max(likely_size(data).min(declared.saturating_add(UNDECLARED)))
+        .max(likely_size(data.len() as u64).min(declared.saturating_add(UNDECLARED)))
         .min(limits.of_chunk(data.len() as u64).saturating_add(1));
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let first = declared.min(likely_size(data)).saturating_add(1) as usize;
+    let first = declared
+        .min(likely_size(data.len() as u64))
+        .saturating_add(1) as usize;
     let mut buffer = pool.take(first);
     let mut used = 0;
     let mut was_between_frames = false;
@@ -233,15 +318,43 @@ fn in_steps(
         None => None,
     };
     Decompressed {
-        bytes: pool.seal(buffer, used),
+        bytes: pool.seal_reserved(buffer, used, reserved),
         fault,
     }
 }
 
+/// The share of the reserve that unlikely data takes.
+fn reserve(
+    declared: u64,
+    data: &[u8],
+    limits: &DecompressionLimits,
+    pool: &BufferPool,
+) -> Result<Option<Reserved>, String> {
+    if declared <= likely_size(data.len() as u64) {
+        return Ok(None);
+    }
+    let reserved = pool.reserve.take(declared, limits.alive_at_most);
+    let reserved = reserved.map_err(|held| no_room(data.len(), declared, held, limits))?;
+    Ok(Some(reserved))
+}
+
+/// The error for unlikely data that finds no room in the reserve.
+pub(crate) fn no_room(
+    compressed: usize,
+    becomes: u64,
+    held: u64,
+    limits: &DecompressionLimits,
+) -> String {
+    format!(
+        "its {compressed} bytes decompress to {becomes} while {held} of the {} are in use that such data may take at once; it was skipped: {LIFT}",
+        limits.alive_at_most
+    )
+}
+
 /// The size that valid data of this compressed size may have.
-fn likely_size(data: &[u8]) -> u64 {
-    (data.len() as u64)
-        .saturating_mul(64)
+pub(crate) fn likely_size(compressed: u64) -> u64 {
+    compressed
+        .saturating_mul(DecompressionLimits::UNLIKELY_RATIO)
         .saturating_add(64 << 10)
 }
 
@@ -269,7 +382,7 @@ mod tests {
         chunk_at_least: 64 << 20,
         chunk_at_most: 1 << 30,
         file_at_least: 1 << 30,
-        unusual_at_most: u64::MAX,
+        alive_at_most: u64::MAX,
     };
 
     fn pool() -> Arc<BufferPool> {
@@ -300,7 +413,7 @@ mod tests {
         let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
         encoder.write_all(&contents).expect("compresses");
         let data = Bytes::from(encoder.finish().expect("compresses"));
-        assert!(likely_size(&data) < contents.len() as u64);
+        assert!(likely_size(data.len() as u64) < contents.len() as u64);
         let found = decompress_bz2(&data, contents.len() as u64, &LIMITS, &pool());
         assert!(found.fault.is_none());
         assert_eq!(found.bytes.len(), contents.len());
@@ -317,6 +430,32 @@ mod tests {
             let result = decompress(name, &data, contents.len() as u64, &LIMITS, &pool());
             assert_eq!(result.fault, None, "{name}");
             assert!(result.bytes == contents, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_front_of_data_is_that_of_the_whole_and_little_more() {
+        let contents = text();
+        for (name, data) in [("zstd", zstd_of(&contents)), ("lz4", lz4_of(&contents))] {
+            let front = |len: usize, data: &Bytes| {
+                let is_enough = |front: &[u8]| front.len() >= len;
+                let declared = contents.len() as u64;
+                decompress_front(name, data, declared, &LIMITS, &pool(), is_enough)
+            };
+            // Here LZ4 has one block of it all.
+            let block = if name == "lz4" { contents.len() } else { 0 };
+            for len in [0, 1, 1000, contents.len() / 2, contents.len()] {
+                let found = front(len, &data).expect("enough");
+                assert!(contents.starts_with(&found), "{name} {len}");
+                assert!(
+                    (len..=len.max(block) + (256 << 10)).contains(&found.len()),
+                    "{name} {len}"
+                );
+            }
+            assert!(front(contents.len() + 1, &data).is_none(), "{name}");
+            let cut = data.slice(..data.len() / 2);
+            assert!(front(contents.len(), &cut).is_none(), "{name}");
+            assert_eq!(front(1000, &cut).is_some(), block == 0, "{name}");
         }
     }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use asof_core::{
-    AttachmentEntry, Batch, Batches, FileOrder, FileParts, HiddenRecords, Index, MetadataEntry,
-    Portion, Problem, Progress, Query, ReadStats, SectionEntry, Source, SourceError, Stamp,
-    Summary, TimeRange, Topics, check_by_reading,
+    AttachmentEntry, Batch, Batches, Channel, FileOrder, FileParts, HiddenRecords, Index,
+    MetadataEntry, Portion, Problem, Progress, Query, ReadStats, SectionEntry, Source, SourceError,
+    Stamp, Summary, TimeRange, Topics, check_by_reading,
 };
 use bytes::Bytes;
 
@@ -44,6 +44,10 @@ pub trait Format: Sections + Sized + 'static {
 
     fn outline(&self, _range: TimeRange, _grain: u64) -> Result<Option<Vec<Portion>>, SourceError> {
         Ok(None)
+    }
+
+    fn payload_estimates(&self) -> Result<Vec<(Arc<Channel>, u64)>, SourceError> {
+        sections::payload_estimates(self, &self.summary())
     }
 
     fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
@@ -190,6 +194,10 @@ impl<F: Format> Index for FormatFile<F> {
 
     fn log_times(&self, topic: &str, range: TimeRange) -> Result<Option<Vec<Stamp>>, SourceError> {
         self.shared.log_times(topic, range)
+    }
+
+    fn payload_estimates(&self) -> Result<Vec<(Arc<Channel>, u64)>, SourceError> {
+        self.shared.payload_estimates()
     }
 
     fn sections(&self) -> Vec<SectionEntry> {

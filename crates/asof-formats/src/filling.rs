@@ -6,10 +6,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::buffers::BufferPool;
+use crate::decompress::no_room;
 use crate::limits::{DecompressionLimits, LIFT};
+use crate::reserve::Reserved;
 
 /// The first bytes of a zstd frame; a CDR payload never starts with them, since its first byte is zero.
 pub(crate) const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// Bytes of one buffer that are not counted, however little they were compressed from.
+const NOT_COUNTED: u64 = 1 << 20;
 
 /// A buffer that payloads are appended to, taken from the pool for the first one.
 pub(crate) struct Filling<'a> {
@@ -18,6 +23,8 @@ pub(crate) struct Filling<'a> {
     expected: u64,
     bytes: Vec<u8>,
     pub used: usize,
+    /// The share of the reserve that unlikely payloads take.
+    reserved: Option<Reserved>,
     /// Compressed bytes so far, and their decompressed size.
     compressed: u64,
     decompressed: u64,
@@ -31,6 +38,7 @@ impl<'a> Filling<'a> {
             expected,
             bytes: Vec::new(),
             used: 0,
+            reserved: None,
             compressed: 0,
             decompressed: 0,
         }
@@ -60,6 +68,7 @@ impl<'a> Filling<'a> {
         let likely = (payload.len() as u64).saturating_mul(64) + (64 << 10);
         match declared.filter(|&declared| declared <= likely.max(1 << 20)) {
             Some(declared) => {
+                self.reserve(declared)?;
                 let room = self.room(declared as usize)?;
                 let written = zstd::bulk::decompress_to_buffer(payload, room).map_err(damaged)?;
                 self.used += written;
@@ -79,7 +88,8 @@ impl<'a> Filling<'a> {
         let mut step = (128 << 10).max(payload.len());
         loop {
             let read = self
-                .room(step)
+                .reserve((self.used - start + step) as u64)
+                .and_then(|()| self.room(step))
                 .and_then(|room| reader.read(room).map_err(damaged));
             match read {
                 Ok(0) => return Ok(()),
@@ -95,6 +105,24 @@ impl<'a> Filling<'a> {
             }
             step = step.max(self.used - start);
         }
+    }
+
+    /// Takes bytes of the reserve if the payloads become unlikely many with `more`.
+    fn reserve(&mut self, more: u64) -> Result<(), String> {
+        let becomes = self.decompressed + more;
+        let unlikely = DecompressionLimits::UNLIKELY_RATIO.saturating_mul(self.compressed);
+        if becomes <= unlikely.saturating_add(NOT_COUNTED) {
+            return Ok(());
+        }
+        let (pool, limits) = (self.pool, self.limits);
+        let reserved = match &mut self.reserved {
+            Some(reserved) => reserved.grow(becomes, limits.alive_at_most),
+            none => {
+                let taken = pool.reserve.take(becomes, limits.alive_at_most);
+                taken.map(|taken| *none = Some(taken))
+            }
+        };
+        reserved.map_err(|held| no_room(self.compressed as usize, becomes, held, limits))
     }
 
     pub fn room(&mut self, len: usize) -> Result<&mut [u8], String> {
@@ -118,7 +146,8 @@ impl<'a> Filling<'a> {
             self.pool.give_back(self.bytes);
             return Bytes::new();
         }
-        self.pool.seal(self.bytes, self.used)
+        self.pool
+            .seal_reserved(self.bytes, self.used, self.reserved)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
+use std::fs::{DirEntry, Metadata};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +14,8 @@ use crate::yaml::first_document;
 
 /// How deep nested folders are searched.
 pub(crate) const MAX_FOLDER_DEPTH: usize = 8;
+/// How many files and folders are looked at: folders of the system, such as /proc, lead everywhere.
+pub(crate) const MAX_ENTRIES: usize = 100_000;
 /// The description of a ROS 2 bag.
 pub(crate) const METADATA: &str = "metadata.yaml";
 
@@ -75,10 +78,12 @@ pub(crate) fn recordings_in(
     let mut search = Search {
         known: HashSet::new(),
         found: Vec::new(),
+        entries: 0,
+        most: MAX_ENTRIES,
         problems,
     };
     search.folder(folder, depth)?;
-    search.found.sort();
+    search.end(folder);
     Ok(search.found)
 }
 
@@ -86,6 +91,9 @@ struct Search<'a> {
     /// Files and folders found so far, by their real paths.
     known: HashSet<PathBuf>,
     found: Vec<PathBuf>,
+    /// How many were looked at, and how many may be.
+    entries: usize,
+    most: usize,
     problems: &'a mut Vec<Problem>,
 }
 
@@ -95,12 +103,26 @@ impl Search<'_> {
             return Ok(());
         }
         let entries = std::fs::read_dir(folder).map_err(|cause| failed(folder, cause))?;
-        let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        let rest = self.most.saturating_sub(self.entries) + 1;
+        let entries = entries.flatten().take(rest);
+        let is_link = |entry: &DirEntry| entry.file_type().is_ok_and(|kind| kind.is_symlink());
         // Files come before links to them, such as one to the latest recording.
-        paths.sort_by_key(|path| (path.is_symlink(), path.clone()));
-        for path in paths.into_iter().filter(|path| !is_hidden(path)) {
-            if !path.is_dir() {
-                if is_recording(&path) && self.is_new(&path) {
+        let mut paths: Vec<(bool, PathBuf)> = entries
+            .map(|entry| (is_link(&entry), entry.path()))
+            .collect();
+        paths.sort();
+        for (_, path) in paths.into_iter().filter(|(_, path)| !is_hidden(path)) {
+            if self.entries >= self.most {
+                self.entries = usize::MAX;
+                break;
+            }
+            self.entries += 1;
+            let Ok(found) = std::fs::metadata(&path) else {
+                // It was removed meanwhile, or is a link to nothing.
+                continue;
+            };
+            if !found.is_dir() {
+                if is_recording(&path, &found) && self.is_new(&path) {
                     self.found.push(path);
                 }
             } else if parts_by_metadata(&path.join(METADATA)).is_ok_and(|parts| parts.is_some()) {
@@ -116,6 +138,19 @@ impl Search<'_> {
             }
         }
         Ok(())
+    }
+
+    fn end(&mut self, folder: &Path) {
+        self.found.sort();
+        if self.entries > self.most {
+            let message = format!(
+                "{} has more than {} files and folders, and the rest was not searched; name a folder closer to the recordings",
+                folder.display(),
+                self.most
+            );
+            let problem = Problem::whole(ProblemKind::Incomplete, message);
+            self.problems.push(problem);
+        }
     }
 
     fn is_new(&mut self, path: &Path) -> bool {
@@ -135,10 +170,14 @@ pub(crate) fn is_hidden_name(name: &str) -> bool {
 }
 
 /// Whether a file is a recording, or at least named like one: then opening it reports what is wrong.
-fn is_recording(path: &Path) -> bool {
+fn is_recording(path: &Path, found: &Metadata) -> bool {
     // Opening a pipe would block.
-    if !path.is_file() {
+    if !found.is_file() {
         return false;
+    }
+    // So are all files of the system's own folders.
+    if found.len() == 0 {
+        return is_named_recording(path);
     }
     match kind_of(path) {
         Ok(Kind::Unknown) | Err(_) => is_named_recording(path),
@@ -154,4 +193,56 @@ pub(crate) fn is_named_recording(path: &Path) -> bool {
     [".mcap", ".bag", ".bag.active", ".db3", ".ulg"]
         .iter()
         .any(|ending| name.ends_with(ending))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn search(folder: &Path, most: usize) -> (usize, usize, Vec<Problem>) {
+        let mut problems = Vec::new();
+        let mut search = Search {
+            known: HashSet::new(),
+            found: Vec::new(),
+            entries: 0,
+            most,
+            problems: &mut problems,
+        };
+        search.folder(folder, MAX_FOLDER_DEPTH).expect("a folder");
+        search.end(folder);
+        let (entries, found) = (search.entries, search.found.len());
+        (entries, found, problems)
+    }
+
+    #[test]
+    fn each_entry_is_looked_at_once_however_many_links_lead_to_it() {
+        for scale in [1, 4, 16] {
+            let folder = tempfile::tempdir().expect("a folder");
+            for number in 0..10 * scale {
+                let inner = folder.path().join(format!("{number}"));
+                std::fs::create_dir(&inner).expect("made");
+                std::fs::write(inner.join("run.mcap"), "").expect("written");
+                symlink(folder.path(), inner.join("up")).expect("linked");
+            }
+            let (entries, found, problems) = search(folder.path(), MAX_ENTRIES);
+            assert_eq!((entries, found), (30 * scale, 10 * scale));
+            assert!(problems.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_search_ends_and_says_so() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for number in 0..20 {
+            let name = format!("{number:02}.mcap");
+            std::fs::write(folder.path().join(name), "").expect("written");
+        }
+        let (_, found, problems) = search(folder.path(), 20);
+        assert_eq!((found, problems.len()), (20, 0));
+        let (_, found, problems) = search(folder.path(), 7);
+        assert_eq!((found, problems.len()), (7, 1));
+        assert!(problems[0].message.contains("more than 7 files"));
+    }
 }

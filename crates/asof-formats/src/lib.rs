@@ -47,10 +47,12 @@ mod mcap;
 mod merge;
 mod open;
 mod options;
+mod pieces;
 mod problems;
 #[cfg(feature = "remote")]
 mod remote;
 mod report;
+mod reserve;
 mod secrets;
 mod sections;
 mod storage;
@@ -59,12 +61,12 @@ mod ulog;
 mod unpacked;
 mod yaml;
 
-pub use asof_core::{
-    HiddenRecord, HiddenRecords, Progress, ReadStats, SectionEntry, Source as Recording,
-};
+pub use asof_core::{HiddenRecord, HiddenRecords, Progress, ReadStats, SectionEntry};
 pub use asof_ros::Definitions;
 pub use bag::BagFile;
-pub use convert::{ConvertError, ConvertOptions, Converted, Kept, convert, is_latched, profile_of};
+pub use convert::{
+    ConvertError, ConvertOptions, Converted, ForeignType, convert, is_latched, profile_of,
+};
 pub use db3::Db3File;
 pub use file::FormatFile;
 pub use limits::DecompressionLimits;

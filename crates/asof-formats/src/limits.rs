@@ -1,5 +1,7 @@
 //! Limits on the size of decompressed data.
 
+use crate::reserve::Reserve;
+
 /// How large compressed data may become before it is skipped, so that a small file cannot fill the memory or the disk.
 ///
 /// What exceeds a limit is among the problems of the recording, with its offset; a file that is compressed as a whole
@@ -15,9 +17,12 @@
 pub struct DecompressionLimits {
     /// The maximum ratio of decompressed to compressed bytes, in a chunk and in a complete file.
     pub ratio: u64,
-    /// A chunk that becomes more than [`USUAL_RATIO`](Self::USUAL_RATIO) times its size may not become larger than this:
-    /// what is alive at once is bounded in bytes.
-    pub unusual_at_most: u64,
+    /// The maximum of bytes that data which becomes more than [`UNLIKELY_RATIO`](Self::UNLIKELY_RATIO) times its size
+    /// holds at once, over all threads and recordings of this process. Data that finds no room waits for other data to
+    /// be dropped; it is skipped when nothing is.
+    ///
+    /// A chunk that becomes more than [`USUAL_RATIO`](Self::USUAL_RATIO) times its size may take half of it.
+    pub alive_at_most: u64,
     /// The size that a chunk, or the messages that are loaded together, may always have, whatever the ratio.
     pub chunk_at_least: u64,
     /// The maximum size of a chunk, whatever the ratio.
@@ -29,11 +34,11 @@ pub struct DecompressionLimits {
 
 impl Default for DecompressionLimits {
     /// A ratio of 256; always 64 MiB for a chunk and 1 GiB for a file; at most 1 GiB for a chunk, and 128 MiB for one that
-    /// becomes more than 16 times its size.
+    /// becomes more than 16 times its size; 256 MiB at once of what becomes more than 64 times its size.
     fn default() -> Self {
         DecompressionLimits {
             ratio: 256,
-            unusual_at_most: 128 << 20,
+            alive_at_most: 256 << 20,
             chunk_at_least: 64 << 20,
             chunk_at_most: 1 << 30,
             file_at_least: 1 << 30,
@@ -45,21 +50,30 @@ impl DecompressionLimits {
     /// No recording of sensors that we know is compressed to less than one part in this many, except for empty images.
     pub const USUAL_RATIO: u64 = 16;
 
+    /// What becomes more than so many times its size counts to [`alive_at_most`](Self::alive_at_most).
+    pub const UNLIKELY_RATIO: u64 = 64;
+
     /// No limits except memory and disk.
     pub const NONE: Self = DecompressionLimits {
         ratio: u64::MAX,
-        unusual_at_most: u64::MAX,
+        alive_at_most: u64::MAX,
         chunk_at_least: u64::MAX,
         chunk_at_most: u64::MAX,
         file_at_least: u64::MAX,
     };
+
+    /// The bytes that count to [`alive_at_most`](Self::alive_at_most) in this process: those that are held now, and the
+    /// most that ever were at once.
+    pub fn alive() -> (u64, u64) {
+        Reserve::shared().held()
+    }
 
     /// The limit for a chunk of this many compressed bytes.
     pub(crate) fn of_chunk(&self, compressed: u64) -> u64 {
         let usual = compressed.saturating_mul(self.ratio.min(Self::USUAL_RATIO));
         let unusual = compressed.saturating_mul(self.ratio);
         usual
-            .max(unusual.min(self.unusual_at_most))
+            .max(unusual.min(self.alive_at_most / 2))
             .max(self.chunk_at_least)
             .min(self.chunk_at_most)
     }

@@ -14,7 +14,7 @@ use crate::limits::{DecompressionLimits, LIFT};
 /// A recording in a temporary file, which is removed with it.
 ///
 /// A [layer](asof_core::SourceLayer): it adds what was wrong with the compressed file.
-pub(crate) struct Unpacked {
+pub(crate) struct TemporaryRecording {
     inner: Box<dyn Source>,
     problem: Option<Problem>,
     summary: DerivedSummary,
@@ -128,9 +128,9 @@ pub(crate) fn unpack(
     Ok((temporary, problem))
 }
 
-impl Unpacked {
+impl TemporaryRecording {
     pub fn new(inner: Box<dyn Source>, file: TemporaryFile, problem: Option<Problem>) -> Self {
-        Unpacked {
+        TemporaryRecording {
             inner,
             problem,
             summary: DerivedSummary::default(),
@@ -139,7 +139,7 @@ impl Unpacked {
     }
 }
 
-impl asof_core::SourceLayer for Unpacked {
+impl asof_core::SourceLayer for TemporaryRecording {
     type Inner = dyn Source;
 
     fn inner(&self) -> &Self::Inner {

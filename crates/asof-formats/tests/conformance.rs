@@ -186,6 +186,6 @@ fn check(path: &Path) {
         let metadata = serde_json::to_value(file.metadata(found).expect("its text")).expect("JSON");
         assert_eq!(metadata, wanted["metadata"], "{name}");
     }
-    let problems = file.check(&mut |_, _| {}).expect("reads");
+    let problems = file.check(&mut |_, _| Ok(())).expect("reads");
     assert_eq!(problems, [], "{name}");
 }

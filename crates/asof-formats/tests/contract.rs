@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use asof_core::testing::assert_source;
@@ -59,6 +60,7 @@ fn an_mcap_file_keeps_it_however_it_was_written() {
         let file = McapFile::from_bytes(name, bytes).expect("opens");
         let is_empty = messages(&file, &Query::all()).is_empty();
         assert_eq!(is_empty, name == "no messages", "{name}");
+        assert_estimates(&file, name);
         assert_source(&file, name);
     }
 }
@@ -90,6 +92,46 @@ fn several_formats_as_one_recording_keep_it() {
     assert_source(&Merged::new(parts), "merged");
 }
 
+#[test]
+fn a_file_that_is_compressed_as_a_whole_keeps_it_also_when_it_was_cut() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let whole = demo_file(0.5, small_chunks().compression(None));
+    // Many frames: what is before a cut can be decompressed.
+    let mut packed = Vec::new();
+    for part in whole.chunks(4096) {
+        packed.extend(zstd::bulk::compress(part, 3).expect("compresses"));
+    }
+    for (name, length) in [("whole", packed.len()), ("cut", packed.len() * 2 / 3)] {
+        let path = folder.path().join(format!("{name}.mcap.zst"));
+        std::fs::write(&path, &packed[..length]).expect("written");
+        let file = open(&path).expect("opens");
+        assert_eq!(file.summary().problems.is_empty(), name == "whole");
+        assert!(!messages(&*file, &Query::all()).is_empty());
+        assert_source(&*file, name);
+    }
+}
+
+/// What is told of the bytes of each topic of a small file is near what they are.
+fn assert_estimates(file: &dyn Source, name: &str) {
+    let mut bytes: BTreeMap<String, u64> = BTreeMap::new();
+    for message in messages(file, &Query::all()) {
+        *bytes.entry(message.channel.topic.clone()).or_default() += message.payload.len() as u64;
+    }
+    let mut told: BTreeMap<String, u64> = BTreeMap::new();
+    for (channel, bytes) in file.payload_estimates().expect("readable") {
+        *told.entry(channel.topic.clone()).or_default() += bytes;
+    }
+    for (topic, bytes) in bytes {
+        let told = *told
+            .get(&topic)
+            .unwrap_or_else(|| panic!("{name}: nothing of {topic}"));
+        assert!(
+            told.abs_diff(bytes) <= 50 + bytes / 2,
+            "{name}: {topic} has {bytes}, not {told}"
+        );
+    }
+}
+
 /// Recordings from elsewhere that are small enough, by the end of their names.
 fn recordings(kind: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
@@ -114,15 +156,19 @@ fn assert_recordings(kind: &str, least: usize, open: &dyn Fn(&Path) -> Option<Bo
     for path in files {
         // What cannot be opened is refused in a sentence: `recordings.rs` sees to it.
         if let Some(file) = open(&path) {
-            assert_source(&*file, &path.display().to_string());
+            let name = path.display().to_string();
+            assert_source(&*file, &name);
             opened += 1;
         }
     }
     assert!(opened >= least, "{opened} {kind} files of {least}");
 }
 
+/// Over a network nothing is told of bytes: it would have to be read.
 fn local(path: &Path) -> Option<Box<dyn Source>> {
-    open(path).ok()
+    let file = open(path).ok()?;
+    assert_estimates(&*file, &path.display().to_string());
+    Some(file)
 }
 
 #[test]

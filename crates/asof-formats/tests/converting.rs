@@ -18,7 +18,7 @@ fn converted(recording: &dyn Source, options: &ConvertOptions) -> (McapFile, Con
     let done = convert(recording, &mut writer, options, &mut |_| {}).expect("converts");
     let bytes = writer.finish().expect("finishes").into_inner();
     let file = McapFile::from_bytes("out.mcap", bytes).expect("opens");
-    assert_eq!(file.check(&mut |_, _| {}).expect("reads"), []);
+    assert_eq!(file.check(&mut |_, _| Ok(())).expect("reads"), []);
     assert_eq!(file.summary().messages, Some(done.messages));
     (file, done)
 }
@@ -210,7 +210,7 @@ fn what_was_before_1970_is_kept_at_its_first_instant_and_counted() {
         .expect("creates");
     drop(database);
     let recording = asof_formats::open(&path).expect("opens");
-    let found = recording.check(&mut |_, _| {}).expect("checks");
+    let found = recording.check(&mut |_, _| Ok(())).expect("checks");
     assert_eq!(found.len(), 1, "the doctor tells of them too: {found:?}");
     assert!(
         found[0]

@@ -2,12 +2,16 @@
 
 mod common;
 
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::Path;
+
 use asof_core::{Message, Query, Source};
-use asof_formats::McapFile;
+use asof_formats::{BagFile, McapFile};
 use common::Dice;
 use mcap::records::op;
 
-fn open(bytes: Vec<u8>) -> Vec<Message> {
+fn all(bytes: Vec<u8>) -> Vec<Message> {
     let file = McapFile::from_bytes("test.mcap", bytes).expect("opens");
     common::messages(&file, &Query::all())
 }
@@ -18,30 +22,148 @@ fn record_at(bytes: &[u8], at: usize) -> Option<(u8, usize, usize)> {
     Some((bytes[at], at + 9, end))
 }
 
-/// Where the data of an uncompressed chunk starts: after three words, a checksum, an empty name and a length.
-const CHUNK_HEAD: usize = 8 * 3 + 4 + 4 + 8;
+/// The compression of a chunk, and where its data starts: after three words, a checksum, a name and a length.
+fn chunk_data(bytes: &[u8], body: usize) -> Option<(&[u8], usize)> {
+    let name = body + 8 * 3 + 4;
+    let len = u32::from_le_bytes(bytes.get(name..name + 4)?.try_into().ok()?) as usize;
+    Some((bytes.get(name + 4..name + 4 + len)?, name + 4 + len + 8))
+}
 
-/// The message records that are whole, by a plain walk over the file and into its uncompressed chunks.
-fn walked(bytes: &[u8]) -> Vec<usize> {
-    let mut found = Vec::new();
-    let mut at = 8;
+/// What comes out of compressed data before it breaks off.
+fn unpacked(compression: &[u8], data: &[u8]) -> Vec<u8> {
+    let mut reader: Box<dyn Read> = match compression {
+        b"zstd" => Box::new(zstd::stream::read::Decoder::new(data).expect("a decoder")),
+        b"lz4" => Box::new(lz4_flex::frame::FrameDecoder::new(data)),
+        b"bz2" => Box::new(bzip2::read::BzDecoder::new(data)),
+        _ => Box::new(data),
+    };
+    let (mut found, mut room) = (Vec::new(), vec![0; 64 << 10]);
+    while let Ok(read @ 1..) = reader.read(&mut room) {
+        found.extend_from_slice(&room[..read]);
+    }
+    found
+}
+
+/// Log times and payload sizes, with how many messages have each.
+type Counts = BTreeMap<(i64, usize), usize>;
+
+fn counts(messages: impl IntoIterator<Item = (i64, usize)>) -> Counts {
+    let mut counts = Counts::new();
+    for message in messages {
+        *counts.entry(message).or_default() += 1;
+    }
+    counts
+}
+
+/// The message records that are whole in the records of a file or a chunk.
+fn whole_messages(bytes: &[u8], mut at: usize, found: &mut Vec<(i64, usize)>) {
     while let Some((opcode, body, end)) = record_at(bytes, at) {
-        if opcode == op::CHUNK {
-            let mut inner = body + CHUNK_HEAD;
-            while let Some((opcode, _, end)) = record_at(bytes, inner)
-                .filter(|(_, _, inner_end)| *inner_end <= end.min(bytes.len()))
-            {
-                found.extend((opcode == op::MESSAGE).then_some(inner));
-                inner = end;
-            }
+        if opcode == op::CHUNK
+            && let Some((compression, start)) = chunk_data(bytes, body)
+            && let Some(data) = bytes.get(start..end.min(bytes.len()))
+        {
+            whole_messages(&unpacked(compression, data), 0, found);
         }
         if end > bytes.len() {
             break;
         }
-        found.extend((opcode == op::MESSAGE).then_some(at));
+        if opcode == op::MESSAGE {
+            let time = bytes[body + 6..body + 14].try_into().expect("eight bytes");
+            found.push((i64::from_le_bytes(time), end - body - 22));
+        }
+        at = end;
+    }
+}
+
+/// The messages by a plain walk over an MCAP file and into its chunks.
+fn walked(bytes: &[u8]) -> Vec<(i64, usize)> {
+    let mut found = Vec::new();
+    whole_messages(bytes, 8, &mut found);
+    found
+}
+
+/// Where the records of an uncompressed chunk are, for damaging them.
+fn places_of_messages(bytes: &[u8]) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut at = 8;
+    while let Some((opcode, body, end)) = record_at(bytes, at) {
+        let mut inner = match opcode {
+            op::CHUNK => chunk_data(bytes, body).expect("a chunk").1,
+            _ => end,
+        };
+        while inner < end {
+            let (opcode, _, next) = record_at(bytes, inner).expect("a record");
+            found.extend((opcode == op::MESSAGE).then_some(inner));
+            inner = next;
+        }
         at = end;
     }
     found
+}
+
+/// The header and the data of a bag's record, and its end, which may lie behind the bytes.
+fn bag_record(bytes: &[u8], at: usize) -> Option<(&[u8], usize, usize)> {
+    let word = |at: usize| -> Option<usize> {
+        let bytes = bytes.get(at..at.checked_add(4)?)?;
+        Some(u32::from_le_bytes(bytes.try_into().ok()?) as usize)
+    };
+    let data = at + 8 + word(at)?;
+    let header = bytes.get(at + 4..data - 4)?;
+    Some((header, data, data + word(data - 4)?))
+}
+
+/// A field of a bag's record header.
+fn bag_field<'a>(mut header: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    loop {
+        let len = u32::from_le_bytes(header.get(..4)?.try_into().ok()?) as usize;
+        let field = header.get(4..4 + len)?;
+        if let Some(value) = field.strip_prefix(name)
+            && let Some(value) = value.strip_prefix(b"=")
+        {
+            return Some(value);
+        }
+        header = &header[4 + len..];
+    }
+}
+
+/// The messages by a plain walk over a bag and into its chunks.
+fn walked_bag(bytes: &[u8]) -> Vec<(i64, usize)> {
+    let start = bytes.iter().position(|&byte| byte == b'\n');
+    let mut found = Vec::new();
+    whole_messages_of_bag(bytes, start.expect("a line") + 1, &mut found);
+    found
+}
+
+fn whole_messages_of_bag(bytes: &[u8], mut at: usize, found: &mut Vec<(i64, usize)>) {
+    while let Some((header, data, end)) = bag_record(bytes, at) {
+        let kind = bag_field(header, b"op");
+        if kind == Some(&[5]) {
+            let compression = bag_field(header, b"compression").expect("a compression");
+            let data = &bytes[data..end.min(bytes.len())];
+            whole_messages_of_bag(&unpacked(compression, data), 0, found);
+        }
+        if end > bytes.len() {
+            break;
+        }
+        if kind == Some(&[2]) {
+            let time = bag_field(header, b"time").expect("a time");
+            let word = |at: usize| u32::from_le_bytes(time[at..at + 4].try_into().expect("four"));
+            let nanos = i64::from(word(0)) * 1_000_000_000 + i64::from(word(4));
+            found.push((nanos, end - data));
+        }
+        at = end;
+    }
+}
+
+/// What of the messages that should be there a source does not have.
+fn lost(source: &dyn Source, expected: &Counts) -> usize {
+    let found = common::messages(source, &Query::all());
+    let found = found.iter();
+    let found = counts(found.map(|message| (message.log_time.nanos(), message.payload.len())));
+    let missing = |(key, count): (&(i64, usize), &usize)| {
+        count.saturating_sub(found.get(key).copied().unwrap_or(0))
+    };
+    expected.iter().map(missing).sum()
 }
 
 /// Messages whose payloads look like the front of an empty chunk: what the end of a double and zeros look like.
@@ -54,7 +176,7 @@ fn tempting(chunk_size: Option<u64>) -> Vec<u8> {
         .create(std::io::Cursor::new(Vec::new()))
         .expect("a writer");
     let schema = writer.add_schema("t", "", b"").expect("a schema");
-    let metadata = std::collections::BTreeMap::new();
+    let metadata = BTreeMap::new();
     let channel = writer
         .add_channel(schema, "/t", "x", &metadata)
         .expect("a channel");
@@ -84,7 +206,7 @@ fn a_cut_inside_an_uncompressed_chunk_loses_nothing_that_is_there() {
         for _ in 0..60 {
             let cut = 200 + dice.roll(bytes.len() - 200);
             let expected = walked(&bytes[..cut]).len();
-            let found = open(bytes[..cut].to_vec()).len();
+            let found = all(bytes[..cut].to_vec()).len();
             assert_eq!(found, expected, "cut at {cut} of {}", bytes.len());
         }
     }
@@ -93,14 +215,14 @@ fn a_cut_inside_an_uncompressed_chunk_loses_nothing_that_is_there() {
 #[test]
 fn one_bad_byte_inside_a_chunk_costs_one_message() {
     let bytes = tempting(Some(64 << 10));
-    let whole = walked(&bytes);
+    let whole = places_of_messages(&bytes);
     assert_eq!(whole.len(), 400);
     for number in [0, 3, 100, 399] {
         let at = whole[number];
         let lost = |place: usize, value: u8| {
             let mut damaged = bytes.clone();
             damaged[place] = value;
-            whole.len() - open(damaged).len()
+            whole.len() - all(damaged).len()
         };
         assert_eq!(lost(at, 0), 1, "an opcode of 0");
         // A wrong length: its payload is wrong or missing, the others are there.
@@ -111,37 +233,137 @@ fn one_bad_byte_inside_a_chunk_costs_one_message() {
     }
 }
 
-#[test]
-fn real_recordings_cut_anywhere_keep_what_a_plain_walk_finds() {
+/// Where a record of this start, start of its contents and end is cut.
+type Place<'a> = &'a dyn Fn(&mut Dice, usize, usize, usize) -> usize;
+
+/// Places of every kind, some of each: where records start and end, in their headers and in their contents, anywhere.
+fn places(records: &[(usize, usize, usize)], len: usize, dice: &mut Dice) -> Vec<usize> {
+    let mut cuts: Vec<usize> = (0..10).map(|_| 200 + dice.roll(len - 200)).collect();
+    // Chunks are large, and there may be few of them.
+    let kinds: [Place<'_>; 4] = [
+        &|_, start, _, _| start,
+        &|dice, start, body, _| start + 1 + dice.roll(body - start),
+        &|dice, _, body, end| body + dice.roll((end - body).max(1)),
+        &|_, _, _, end| end,
+    ];
+    for kind in kinds {
+        for _ in 0..5 {
+            let (start, body, end) = records[dice.roll(records.len())];
+            cuts.push(kind(dice, start, body, end).clamp(100, len));
+        }
+    }
+    cuts
+}
+
+/// Cuts a recording at random places and compares with a walk over the rest; returns how many cuts there were.
+fn cut(
+    path: &Path,
+    records: impl Fn(&[u8]) -> Vec<(usize, usize, usize)>,
+    walked: impl Fn(&[u8]) -> Vec<(i64, usize)>,
+    open: impl Fn(Vec<u8>) -> Box<dyn Source>,
+) -> usize {
+    let bytes = std::fs::read(path).expect("reads");
+    // Some are damaged as they are, or have messages of channels that are not defined.
+    let whole = common::messages(&*open(bytes.clone()), &Query::all());
+    let whole = counts(
+        whole
+            .iter()
+            .map(|one| (one.log_time.nanos(), one.payload.len())),
+    );
+    let mut dice = Dice(bytes.len() as u64);
+    let cuts = places(&records(&bytes), bytes.len(), &mut dice);
+    for &cut in &cuts {
+        let mut expected = counts(walked(&bytes[..cut]));
+        expected.retain(|key, count| {
+            *count = (*count).min(whole.get(key).copied().unwrap_or(0));
+            *count > 0
+        });
+        if expected.is_empty() {
+            continue;
+        }
+        let lost = lost(&*open(bytes[..cut].to_vec()), &expected);
+        assert_eq!(lost, 0, "{}: cut at {cut}", path.display());
+    }
+    cuts.len()
+}
+
+/// The recordings with an ending: all of them if `ASOF_CUTS` is set, which `ci/files/cuts` does, else the small ones.
+fn recordings(ending: &str) -> Vec<std::path::PathBuf> {
     let Some(data) = common::test_data() else {
-        return;
+        return Vec::new();
     };
     let mut files = Vec::new();
     common::files_below(&data.join("recordings"), &mut files);
+    let most = match std::env::var_os("ASOF_CUTS") {
+        Some(_) => u64::MAX,
+        None => 600_000,
+    };
     files.retain(|path| {
-        path.extension()
-            .is_some_and(|extension| extension == "mcap")
+        let size = std::fs::metadata(path).expect("a file").len();
+        (1000..most).contains(&size) && path.extension().is_some_and(|found| found == ending)
     });
-    let mut tried = 0;
-    for path in files {
-        let bytes = std::fs::read(&path).expect("reads");
-        let is_plain = McapFile::from_bytes("test.mcap", bytes.clone())
-            .is_ok_and(|file| file.summary().compression.keys().all(|name| name == "none"));
-        if !is_plain || bytes.len() > 3 << 20 || bytes.len() < 1000 {
-            continue;
+    assert!(!files.is_empty(), "no {ending}");
+    files
+}
+
+#[test]
+fn real_mcap_files_cut_anywhere_keep_what_a_plain_walk_finds() {
+    let records = |bytes: &[u8]| {
+        let mut found = Vec::new();
+        let mut at = 8;
+        while let Some((opcode, body, end)) = record_at(bytes, at) {
+            if end > bytes.len() {
+                break;
+            }
+            found.push((at, body, end));
+            if opcode == op::CHUNK
+                && let Some((b"", start)) = chunk_data(bytes, body)
+            {
+                let mut at = start;
+                while let Some((_, body, inner)) = record_at(&bytes[..end], at) {
+                    found.push((at, body, inner));
+                    at = inner;
+                }
+            }
+            at = end;
         }
-        let mut dice = Dice(bytes.len() as u64);
-        for _ in 0..8 {
-            let cut = 200 + dice.roll(bytes.len() - 200);
-            let expected = walked(&bytes[..cut]).len();
-            let found = open(bytes[..cut].to_vec()).len();
-            assert!(
-                found >= expected,
-                "{}: cut at {cut}, {found} of {expected}",
-                path.display()
-            );
-            tried += 1;
-        }
+        found
+    };
+    for path in recordings("mcap") {
+        let open = |bytes: Vec<u8>| -> Box<dyn Source> {
+            Box::new(McapFile::from_bytes("test.mcap", bytes).expect("opens"))
+        };
+        let tried = cut(&path, records, walked, open);
+        assert!(tried >= 25, "{}", path.display());
     }
-    assert!(tried > 0, "no uncompressed recording");
+}
+
+#[test]
+fn real_bags_cut_anywhere_keep_what_a_plain_walk_finds() {
+    let records = |bytes: &[u8]| {
+        let start = bytes.iter().position(|&byte| byte == b'\n');
+        let (mut found, mut at) = (Vec::new(), start.expect("a line") + 1);
+        while let Some((header, data, end)) = bag_record(bytes, at) {
+            if end > bytes.len() {
+                break;
+            }
+            found.push((at, data, end));
+            if bag_field(header, b"compression") == Some(b"none") {
+                let mut at = data;
+                while let Some((_, data, inner)) = bag_record(&bytes[..end], at) {
+                    found.push((at, data, inner));
+                    at = inner;
+                }
+            }
+            at = end;
+        }
+        found
+    };
+    for path in recordings("bag") {
+        let open = |bytes: Vec<u8>| -> Box<dyn Source> {
+            Box::new(BagFile::from_bytes("test.bag", bytes).expect("opens"))
+        };
+        let tried = cut(&path, records, walked_bag, open);
+        assert!(tried >= 25, "{}", path.display());
+    }
 }

@@ -73,7 +73,7 @@ fn messages_come_in_order_of_time_then_id() {
     assert_eq!(payloads(&bag), IN_ORDER);
     assert_eq!(bag.summary().messages, Some(5));
     assert_source(&bag, "db3");
-    assert_eq!(bag.check(&mut |_, _| {}).expect("reads"), []);
+    assert_eq!(bag.check(&mut |_, _| Ok(())).expect("reads"), []);
 }
 
 #[test]
@@ -544,7 +544,7 @@ fn no_damage_makes_reading_a_db3_panic_or_hang() {
         let found: usize = batches.map_while(Result::ok).map(|batch| batch.len()).sum();
         assert!(found <= 6000);
         let _ = bag.latest_at(&Topics::All, Stamp::MAX);
-        let _ = bag.check(&mut |_, _| {});
+        let _ = bag.check(&mut |_, _| Ok(()));
     }
 }
 

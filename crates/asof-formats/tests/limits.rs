@@ -10,61 +10,17 @@ use asof_formats::{
     BagFile, DecompressionLimits, MappedFile, McapFile, OpenOptions, open, open_with,
 };
 use common::bags::BagMaker;
+use common::mcaps::{channel, chunk, file, message};
 use common::messages;
 
 /// The usual limits, a thousand times smaller, so that bombs need not be large.
 const SMALL: DecompressionLimits = DecompressionLimits {
     ratio: 256,
-    unusual_at_most: u64::MAX,
+    alive_at_most: u64::MAX,
     chunk_at_least: 64 << 10,
     chunk_at_most: 1 << 20,
     file_at_least: 1 << 20,
 };
-
-fn record(opcode: u8, body: &[u8]) -> Vec<u8> {
-    [&[opcode][..], &(body.len() as u64).to_le_bytes(), body].concat()
-}
-
-fn text(text: &str) -> Vec<u8> {
-    [&(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat()
-}
-
-fn channel(id: u16, topic: &str) -> Vec<u8> {
-    let no_metadata = 0u32.to_le_bytes();
-    let ids = [id.to_le_bytes(), [0, 0]].concat();
-    record(
-        4,
-        &[ids, text(topic), text("json"), no_metadata.to_vec()].concat(),
-    )
-}
-
-fn message(channel: u16, time: u64, payload: &[u8]) -> Vec<u8> {
-    let ids = [&channel.to_le_bytes()[..], &[0; 4]].concat();
-    let times = [time.to_le_bytes(), time.to_le_bytes()].concat();
-    record(5, &[&ids, &times, payload].concat())
-}
-
-/// A chunk of records, zstd.
-fn chunk(records: &[u8], times: (u64, u64)) -> Vec<u8> {
-    let data = zstd::bulk::compress(records, 3).expect("compresses");
-    let numbers = [times.0, times.1, records.len() as u64].map(u64::to_le_bytes);
-    let body = [
-        numbers.concat(),
-        vec![0; 4],
-        text("zstd"),
-        (data.len() as u64).to_le_bytes().to_vec(),
-        data,
-    ];
-    record(6, &body.concat())
-}
-
-/// A file without a summary.
-fn file(parts: &[Vec<u8>]) -> Vec<u8> {
-    let magic = b"\x89MCAP0\r\n".to_vec();
-    let head = record(1, &[text(""), text("")].concat());
-    let end = [record(15, &[0; 4]), record(2, &[0; 20]), magic.clone()].concat();
-    [magic, head, parts.concat(), end].concat()
-}
 
 /// A chunk with one message of so many zeros.
 fn bomb(kilobytes: usize, time: u64) -> Vec<u8> {
@@ -73,7 +29,7 @@ fn bomb(kilobytes: usize, time: u64) -> Vec<u8> {
         message(1, time, &vec![0; kilobytes << 10]),
     ]
     .concat();
-    chunk(&records, (time, time))
+    chunk("zstd", &records, (time, time))
 }
 
 fn mcap(bytes: Vec<u8>, limits: DecompressionLimits) -> McapFile {
@@ -87,7 +43,11 @@ fn mcap(bytes: Vec<u8>, limits: DecompressionLimits) -> McapFile {
 
 #[test]
 fn a_chunk_that_becomes_too_much_is_left_out_and_the_others_are_read() {
-    let good = chunk(&[channel(2, "/b"), message(2, 7, b"{}")].concat(), (7, 7));
+    let good = chunk(
+        "zstd",
+        &[channel(2, "/b"), message(2, 7, b"{}")].concat(),
+        (7, 7),
+    );
     let bytes = file(&[bomb(80, 5), good]);
     assert!(bytes.len() < 1000);
     let bag = mcap(bytes.clone(), SMALL);
@@ -266,8 +226,8 @@ fn as_many_channels_as_there_are_numbers_for_are_all_known() {
         .collect();
     let times = (1, u64::from(u16::MAX));
     for parts in [
-        vec![definitions, chunk(&said, times)],
-        vec![chunk(&mixed, (1, 1))],
+        vec![definitions, chunk("zstd", &said, times)],
+        vec![chunk("zstd", &mixed, (1, 1))],
     ] {
         let bag = McapFile::from_bytes("run.mcap", file(&parts)).expect("opens");
         assert_eq!(bag.summary().channels.len(), 65_535);

@@ -152,6 +152,33 @@ fn several_as_one_are_counted_by_their_indexes_and_open_no_chunk() {
 }
 
 #[test]
+fn bytes_of_several_are_the_sum_of_all_that_have_the_channel() {
+    let bytes = |source: &dyn Source| -> BTreeMap<String, u64> {
+        let known = source.payload_estimates().expect("indexes");
+        let count = known.len();
+        let named = known
+            .into_iter()
+            .map(|(channel, bytes)| (channel.topic.clone(), bytes));
+        let named: BTreeMap<_, _> = named.collect();
+        assert_eq!(named.len(), count, "each channel once");
+        named
+    };
+    let part = || -> Box<dyn Source> {
+        let file = common::demo_file(2.0, common::small_chunks());
+        Box::new(McapFile::from_bytes("part.mcap", file).expect("opens"))
+    };
+    let one = bytes(&*part());
+    assert!(!one.is_empty());
+    let both = ["one", "two"].map(|name| (name.to_owned(), part()));
+    let twice = bytes(&Merged::new(both.into()));
+    let doubled: BTreeMap<_, _> = one
+        .into_iter()
+        .map(|(topic, bytes)| (topic, 2 * bytes))
+        .collect();
+    assert_eq!(twice, doubled);
+}
+
+#[test]
 fn an_outline_of_a_narrow_range_reads_the_indexes_of_that_range_alone() {
     let bytes = common::demo_file(3.0, common::small_chunks());
     let storage = CountedReads {

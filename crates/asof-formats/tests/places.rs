@@ -98,7 +98,7 @@ fn a_folder_of_drives_is_one_recording_of_all_formats() {
     assert_eq!(all.summary().format, "bag+mcap");
     let entry = all.summary().metadata[0].clone();
     assert_eq!(all.metadata(&entry).expect("its text")["name"], "tortoise");
-    assert_eq!(all.check(&mut |_, _| {}).expect("reads"), []);
+    assert_eq!(all.check(&mut |_, _| Ok(())).expect("reads"), []);
 }
 
 #[test]

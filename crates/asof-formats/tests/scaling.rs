@@ -4,50 +4,38 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
-
-use asof_core::{Query, Source};
+use asof_core::testing::assert_linear;
+use asof_core::{Query, Source, Stamp};
 use asof_formats::{BagFile, Db3File, McapFile, UlogFile};
+use common::mcaps::{channel, chunk, file, message};
 use common::{Dice, bags, ulogs};
 use rusqlite::Connection;
 
-/// How much longer the largest of three sizes, 1, 4 and 16 times as much, may take than it should: what is quadratic
-/// takes 256 times as long as the smallest instead of 16.
-const MARGIN: u32 = 5;
-/// Shorter times say nothing.
-const LEAST: Duration = Duration::from_millis(20);
+/// A record of a log.
+fn record(kind: u8, body: &[u8]) -> Vec<u8> {
+    let mut record = (body.len() as u16).to_le_bytes().to_vec();
+    record.push(kind);
+    record.extend_from_slice(body);
+    record
+}
 
-/// Makes and opens the same file at three sizes; the best of two for each.
-fn grows_with_its_bytes(what: &str, make: impl Fn(usize) -> Vec<u8>, open: impl Fn(Vec<u8>)) {
-    let time = |scale: usize| {
-        let bytes = make(scale);
-        let once = || {
-            let bytes = bytes.clone();
-            let start = Instant::now();
-            open(bytes);
-            start.elapsed()
-        };
-        once().min(once())
-    };
-    let small = time(1).max(LEAST);
-    let large = time(16);
-    assert!(
-        large <= small * 16 * MARGIN,
-        "{what}: {small:?}, then {large:?}"
-    );
+/// The subscription of a format.
+fn subscription(id: usize, name: &str) -> Vec<u8> {
+    let body = [&[0], &(id as u16).to_le_bytes()[..], name.as_bytes()].concat();
+    record(b'A', &body)
+}
+
+/// The beginning of a log.
+fn log() -> Vec<u8> {
+    let mut bytes = b"ULog\x01\x12\x35\x01".to_vec();
+    bytes.extend(0u64.to_le_bytes());
+    bytes.extend(record(b'B', &[0; 40]));
+    bytes
 }
 
 /// A log whose one format has many nested fields, each of a format of its own.
 fn nested_formats(count: usize) -> Vec<u8> {
-    let record = |kind: u8, body: &[u8]| {
-        let mut record = (body.len() as u16).to_le_bytes().to_vec();
-        record.push(kind);
-        record.extend_from_slice(body);
-        record
-    };
-    let mut bytes = b"ULog\x01\x12\x35\x01".to_vec();
-    bytes.extend(0u64.to_le_bytes());
-    bytes.extend(record(b'B', &[0; 40]));
+    let mut bytes = log();
     let mut names = Vec::new();
     for number in 0..count {
         let name = format!("f{number}");
@@ -61,17 +49,53 @@ fn nested_formats(count: usize) -> Vec<u8> {
         let fields = fields.concat();
         let text = format!("top{number}:uint64_t timestamp;{fields}");
         bytes.extend(record(b'F', text.as_bytes()));
-        let mut subscription = vec![0];
-        subscription.extend((number as u16).to_le_bytes());
-        subscription.extend(format!("top{number}").into_bytes());
-        bytes.extend(record(b'A', &subscription));
+        bytes.extend(subscription(number, &format!("top{number}")));
     }
     bytes
 }
 
 #[test]
+fn a_format_that_is_subscribed_again_and_again_is_laid_out_once() {
+    assert_linear(
+        "subscriptions of one format",
+        |scale| {
+            let long = "x".repeat(3000 * scale);
+            let text = format!("m:uint64_t timestamp;uint8_t {long};");
+            let mut bytes = [log(), record(b'F', text.as_bytes())].concat();
+            (0..600 * scale).for_each(|id| bytes.extend(subscription(id, "m")));
+            bytes
+        },
+        |bytes| {
+            let log = UlogFile::from_bytes("log.ulg", bytes).expect("opens");
+            assert_eq!(log.summary().channels.len(), 1);
+        },
+    );
+}
+
+#[test]
+fn a_log_with_many_topics_names_each_once() {
+    assert_linear(
+        "topics of a log",
+        |scale| {
+            let mut bytes = log();
+            for number in 0..500 * scale {
+                let name = format!("f{number}");
+                let text = format!("{name}:uint64_t timestamp;uint8_t a;");
+                bytes.extend(record(b'F', text.as_bytes()));
+                bytes.extend(subscription(number, &name));
+            }
+            bytes
+        },
+        |bytes| {
+            let log = UlogFile::from_bytes("log.ulg", bytes).expect("opens");
+            assert!(log.summary().channels.len() >= 500);
+        },
+    );
+}
+
+#[test]
 fn formats_of_a_log_are_named_in_one_pass() {
-    grows_with_its_bytes(
+    assert_linear(
         "nested formats",
         |scale| nested_formats(800 * scale),
         |bytes| {
@@ -92,7 +116,7 @@ fn damage_inside_chunks_is_searched_in_one_pass() {
         bytes.extend(tempting.repeat(3000 * scale));
         bytes
     };
-    grows_with_its_bytes("garbage in an MCAP file", make, |bytes| {
+    assert_linear("garbage in an MCAP file", make, |bytes| {
         let file = McapFile::from_bytes("cut.mcap", bytes).expect("opens");
         common::messages(&file, &Query::all());
     });
@@ -127,7 +151,7 @@ fn a_damaged_mcap_file_costs_its_bytes() {
                 every,
             )
         };
-        grows_with_its_bytes("damaged MCAP", make, |bytes| {
+        assert_linear("damaged MCAP", make, |bytes| {
             read(McapFile::from_bytes("damaged.mcap", bytes));
         });
     }
@@ -147,7 +171,7 @@ fn a_damaged_bag_costs_its_bytes() {
             }
             damaged(bag.finish(), every)
         };
-        grows_with_its_bytes("damaged bag", make, |bytes| {
+        assert_linear("damaged bag", make, |bytes| {
             read(BagFile::from_bytes("damaged.bag", bytes));
         });
     }
@@ -157,10 +181,33 @@ fn a_damaged_bag_costs_its_bytes() {
 fn a_damaged_log_costs_its_bytes() {
     for every in STRETCHES {
         let make = |scale: usize| damaged(ulogs::flight(1_000 * scale as u64).bytes, every);
-        grows_with_its_bytes("damaged log", make, |bytes| {
+        assert_linear("damaged log", make, |bytes| {
             read(UlogFile::from_bytes("damaged.ulg", bytes));
         });
     }
+}
+
+#[test]
+fn every_topic_by_its_name_costs_the_names() {
+    let make = |scale: usize| {
+        let ids = 1..=1_000 * scale as u16;
+        let channels: Vec<u8> = ids
+            .clone()
+            .flat_map(|id| channel(id, &format!("/robot/{id}")))
+            .collect();
+        let said: Vec<u8> = ids
+            .clone()
+            .flat_map(|id| message(id, u64::from(id), b"{}"))
+            .collect();
+        file(&[channels, chunk("", &said, (1, u64::from(ids.len() as u16)))])
+    };
+    assert_linear("named topics", make, |bytes| {
+        let file = McapFile::from_bytes("wide.mcap", bytes).expect("opens");
+        let query = Query::topics(file.summary().topics());
+        let count = common::messages(&file, &query).len();
+        let last = file.latest_at(&query.topics, Stamp::MAX).expect("reads");
+        assert_eq!((count, last.len()), (file.summary().channels.len(), count));
+    });
 }
 
 /// A database whose payloads are on many pages.
@@ -208,7 +255,7 @@ fn a_database_whose_pages_lead_anywhere_costs_its_bytes() {
             }
             bytes
         };
-        grows_with_its_bytes("a database with loops", make, |bytes| {
+        assert_linear("a database with loops", make, |bytes| {
             let folder = tempfile::tempdir().expect("a folder");
             let path = folder.path().join("damaged.db3");
             std::fs::write(&path, bytes).expect("written");

@@ -211,7 +211,7 @@ void read(const std::string& prefix, std::uint32_t scans) {
             check(command.value.linear == command.value.angular && command.age() < 60s, "a command is torn");
         hits += latch.new_events();
         const auto now = asof::now();
-        if (const auto state = latch.state(now); state.kind == ASOF_LATCH_STATE_CONTACT) {
+        if (const auto state = latch.state(now); state.kind == ASOF_LATCH_KIND_CONTACT) {
             check(state.contact.contacts == 0b10, "another bumper");
             check(state.elapsed(now) <= state.elapsed_since_first(now), "the last event is before the first");
             resetter.reset_if_elapsed(1ms);
@@ -244,7 +244,7 @@ void read(const std::string& prefix, std::uint32_t scans) {
             std::this_thread::sleep_for(100us);
         }
     }
-    while (latch.is_triggered()) {
+    while (latch.state().kind != ASOF_LATCH_KIND_CLEAR) {
         check(!is_late(80s), "the bumper stays hit");
         resetter.reset_if_elapsed(1ms);
     }

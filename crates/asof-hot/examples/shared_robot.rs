@@ -323,7 +323,7 @@ fn read(name: impl Fn(&str) -> String, scans: u32) -> Result<(), Box<dyn Error>>
             std::thread::sleep(Duration::from_micros(100));
         }
     }
-    while observer.is_triggered() {
+    while observer.state(MonoStamp::now()) != LatchState::Clear {
         check(
             start.elapsed() < Duration::from_mins(1),
             "the bumper stays hit",

@@ -13,15 +13,15 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-// The state of a sensor.
+// What a sensor says.
 typedef enum {
   // No unacknowledged events.
-  ASOF_LATCH_STATE_CLEAR = 0,
+  ASOF_LATCH_KIND_CLEAR = 0,
   // Events that were not acknowledged.
-  ASOF_LATCH_STATE_CONTACT = 1,
+  ASOF_LATCH_KIND_CONTACT = 1,
   // Nothing to acknowledge, but the sensor has been silent for too long.
-  ASOF_LATCH_STATE_SILENT = 2,
-} AsofLatchState;
+  ASOF_LATCH_KIND_SILENT = 2,
+} AsofLatchKind;
 
 // The result of reading a mux.
 typedef enum {
@@ -125,6 +125,15 @@ typedef struct {
   // The contacts that were hit, as bits.
   uint32_t contacts;
 } AsofLatchContact;
+
+// The state of a sensor. A struct, so that nobody asks it as a bool: of the two answers that are no contact, one is a
+// dead sensor.
+typedef struct {
+  // What it says: only `Clear` is a sensor that is there and reports nothing.
+  AsofLatchKind kind;
+  // The unacknowledged events.
+  AsofLatchContact contact;
+} AsofLatchState;
 
 // Options of one source of a mux.
 typedef struct {
@@ -253,19 +262,14 @@ void asof_latch_trigger_close(AsofLatchTrigger *trigger);
 // Opens an existing latch for observing events.
 AsofLatchObserver *asof_latch_observer_open(const char *name);
 
-// Whether there are unacknowledged events.
-bool asof_latch_is_triggered(const AsofLatchObserver *observer);
-
 // The number of events since this observer's last call, acknowledged or not.
 uint64_t asof_latch_new_events(AsofLatchObserver *observer);
 
 // The total number of events.
 uint64_t asof_latch_count(const AsofLatchObserver *observer);
 
-// The state at `now`; unacknowledged events are written to `contact`.
-AsofLatchState asof_latch_state(const AsofLatchObserver *observer,
-                                uint64_t now,
-                                AsofLatchContact *contact);
+// The state at `now`.
+AsofLatchState asof_latch_state(const AsofLatchObserver *observer, uint64_t now);
 
 // Closes an observing end.
 void asof_latch_observer_close(AsofLatchObserver *observer);

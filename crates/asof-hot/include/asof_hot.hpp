@@ -45,6 +45,8 @@ template <typename T>
 struct Sample {
     T value;
     AsofMeta meta;
+    // Without zeros that the value would replace at once.
+    Sample() {}
     Nanoseconds age(std::uint64_t time = now()) const { return since(meta.stamp, time); }
     bool is_fresh(Nanoseconds span, std::uint64_t time = now()) const { return asof::is_fresh(meta.stamp, span, time); }
 };
@@ -145,20 +147,26 @@ class LatestReader {
         : handle_(detail::opened(asof_latest_reader_open(name.c_str(), detail::type<T>(type), Slots))) {}
     // Nothing before the first value.
     std::optional<Sample<T>> read() const {
-        Sample<T> sample;
-        if (!asof_latest_read(handle_.get(), &sample.value, &sample.meta)) return std::nullopt;
-        return sample;
+        return sampled([&](Sample<T>& sample) { return asof_latest_read(handle_.get(), &sample.value, &sample.meta); });
     }
     // Nothing if the newest value is the one of generation `seen`.
     std::optional<Sample<T>> read_if_newer(std::uint64_t seen) const {
-        Sample<T> sample;
-        if (!asof_latest_read_if_newer(handle_.get(), seen, &sample.value, &sample.meta)) return std::nullopt;
-        return sample;
+        return sampled([&](Sample<T>& sample) {
+            return asof_latest_read_if_newer(handle_.get(), seen, &sample.value, &sample.meta);
+        });
     }
     std::uint64_t generation() const { return asof_latest_generation(handle_.get()); }
     bool is_writer_alive() const { return asof_latest_is_writer_alive(handle_.get()); }
 
   private:
+    // The value is copied once, into what is returned.
+    template <typename Read>
+    static std::optional<Sample<T>> sampled(Read&& read) {
+        std::optional<Sample<T>> sample;
+        sample.emplace();
+        if (!read(*sample)) sample.reset();
+        return sample;
+    }
     detail::Handle<AsofLatestReader, asof_latest_reader_close> handle_;
 };
 
@@ -609,7 +617,7 @@ class MuxOutput {
     explicit MuxOutput(const std::string& name, const char* type = nullptr)
         : handle_(detail::opened(asof_mux_output_open(name.c_str(), detail::type<T>(type), Sources, Locks))) {}
     Command read(std::uint64_t time = now()) const {
-        Command command{};
+        Command command;
         command.answer = asof_mux_read(handle_.get(), time, &command.value, &command.info);
         return command;
     }
@@ -635,27 +643,21 @@ class LatchTrigger {
 // Observes events.
 class LatchObserver {
   public:
-    struct State {
-        AsofLatchState kind;
-        // The unacknowledged events.
-        AsofLatchContact contact;
+    // A sensor's state is no bool: only ASOF_LATCH_KIND_CLEAR says that it is there and reports nothing. `contact` has
+    // the unacknowledged events.
+    struct State : AsofLatchState {
         // The time since the last of them, and since the first.
         Nanoseconds elapsed(std::uint64_t time = now()) const { return since(contact.last, time); }
         Nanoseconds elapsed_since_first(std::uint64_t time = now()) const { return since(contact.first, time); }
     };
 
     explicit LatchObserver(const std::string& name) : handle_(detail::opened(asof_latch_observer_open(name.c_str()))) {}
-    bool is_triggered() const { return asof_latch_is_triggered(handle_.get()); }
     // The number of events since this observer's last call, and in total.
     std::uint64_t new_events() { return asof_latch_new_events(handle_.get()); }
     std::uint64_t count() const { return asof_latch_count(handle_.get()); }
     // How long after its last sign of life the sensor is silent; zero: never.
     Nanoseconds silence() const { return Nanoseconds(static_cast<std::int64_t>(asof_latch_silence(handle_.get()))); }
-    State state(std::uint64_t time = now()) const {
-        State state{};
-        state.kind = asof_latch_state(handle_.get(), time, &state.contact);
-        return state;
-    }
+    State state(std::uint64_t time = now()) const { return {asof_latch_state(handle_.get(), time)}; }
 
   private:
     detail::Handle<AsofLatchObserver, asof_latch_observer_close> handle_;

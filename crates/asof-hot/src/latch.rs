@@ -50,14 +50,24 @@ pub struct EventLatch {
 /// use std::time::Duration;
 ///
 /// let (mut trigger, mut resetter, observer) = event_latch(None);
+/// assert_eq!(observer.state(MonoStamp(50)), LatchState::Clear);
 /// trigger.trigger(0b01, MonoStamp(100));
-/// assert!(observer.is_triggered());
 /// let LatchState::Contact(contact) = observer.state(MonoStamp(300)) else { unreachable!() };
 /// assert_eq!(contact.elapsed(MonoStamp(300)), Duration::from_nanos(200));
 ///
 /// trigger.trigger(0b10, MonoStamp(310)); // between the read and the reset
 /// assert!(resetter.reset(contact.count).is_err(), "something new came");
-/// assert!(observer.is_triggered(), "and is not lost");
+/// assert!(matches!(observer.state(MonoStamp(320)), LatchState::Contact(_)), "and is not lost");
+/// ```
+///
+/// There are three answers, so none of them is a bool: a loop that asks whether the bumper is hit, and drives on if it
+/// is not, would drive on with a dead sensor.
+///
+/// ```compile_fail,E0308
+/// # let (_trigger, _resetter, observer) = asof_hot::event_latch(None);
+/// if observer.state(asof_hot::MonoStamp(300)) {
+///     panic!("stop");
+/// }
 /// ```
 #[cfg(feature = "alloc")]
 pub fn event_latch(silence: Option<Duration>) -> (LatchTrigger, LatchResetter, LatchObserver) {
@@ -121,8 +131,9 @@ impl EventLatch {
         (acknowledged, count)
     }
 
-    fn contact(&self) -> Option<Contact> {
-        let acknowledged = self.acknowledged.load(order::latch_ack_load()) as u64;
+    /// What came after the event number `acknowledged`, which was loaded with [`order::latch_ack_load`].
+    fn contact(&self, acknowledged: Word) -> Option<Contact> {
+        let acknowledged = acknowledged as u64;
         let events = LatestReader::attach(&self.events);
         let last = events.read()?;
         if last.generation <= acknowledged {
@@ -273,14 +284,16 @@ impl<H: Handle<Target = EventLatch>> LatchResetter<H> {
 
     /// Acknowledges all events if the last was at least `span` ago; returns whether it did and the latch is clear.
     pub fn reset_if_elapsed(&mut self, now: MonoStamp, span: Duration) -> bool {
-        match self.memory.contact() {
+        let (acknowledged, _) = self.memory.counts();
+        match self.memory.contact(acknowledged) {
             Some(contact) if contact.elapsed(now) >= span => self.reset(contact.count).is_ok(),
             _ => false,
         }
     }
 }
 
-/// The state of a sensor.
+/// The state of a sensor: only [`Clear`](Self::Clear) says that it is there and reports nothing.
+#[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LatchState {
     /// No unacknowledged events.
@@ -351,23 +364,6 @@ impl<H: Handle<Target = EventLatch>> LatchObserver<H> {
         }
     }
 
-    /// Whether there are unacknowledged events: one load of shared memory while there are none.
-    #[inline(always)]
-    pub fn is_triggered(&self) -> bool {
-        // Nothing is read based on this, and acknowledgements do not exceed the events: if there are no more events
-        // than were known to be acknowledged, there is nothing to acquire.
-        let count = latest::Memory::head(&self.memory.events).load(Ordering::Relaxed);
-        count != self.acknowledged.load(Ordering::Relaxed) as Word && self.is_unacknowledged()
-    }
-
-    #[cold]
-    fn is_unacknowledged(&self) -> bool {
-        let (acknowledged, count) = self.memory.counts();
-        self.acknowledged
-            .store(acknowledged as _, Ordering::Relaxed);
-        count != acknowledged
-    }
-
     /// The number of events since this observer's last call, acknowledged or not.
     #[inline(always)]
     pub fn new_events(&mut self) -> u64 {
@@ -387,17 +383,33 @@ impl<H: Handle<Target = EventLatch>> LatchObserver<H> {
         self.memory.silence()
     }
 
-    /// The state at `now`.
+    /// The state at `now`: two loads of shared memory while there are no new events.
+    #[inline(always)]
     pub fn state(&self, now: MonoStamp) -> LatchState {
-        if let Some(contact) = self.memory.contact() {
+        // Nothing is read based on this, and acknowledgements do not exceed the events: if there are no more events
+        // than were known to be acknowledged, there is nothing to acquire.
+        let count = latest::Memory::head(&self.memory.events).load(Ordering::Relaxed);
+        if count != self.acknowledged.load(Ordering::Relaxed) as Word
+            && let Some(contact) = self.unacknowledged()
+        {
             return LatchState::Contact(contact);
         }
-        let heard = self.memory.heart.load(Ordering::Relaxed);
-        let is_silent = heard == NEVER || !MonoStamp(heard).is_near(now, self.memory.silence);
-        if self.memory.silence != NEVER && is_silent {
-            let heard = (heard != NEVER).then_some(MonoStamp(heard));
-            return LatchState::Silent { heard };
+        let silence = self.memory.silence;
+        if silence != NEVER {
+            let heard = self.memory.heart.load(Ordering::Relaxed);
+            if heard == NEVER || !MonoStamp(heard).is_near(now, silence) {
+                let heard = (heard != NEVER).then_some(MonoStamp(heard));
+                return LatchState::Silent { heard };
+            }
         }
         LatchState::Clear
+    }
+
+    #[cold]
+    fn unacknowledged(&self) -> Option<Contact> {
+        let (acknowledged, _) = self.memory.counts();
+        self.acknowledged
+            .store(acknowledged as _, Ordering::Relaxed);
+        self.memory.contact(acknowledged)
     }
 }

@@ -186,7 +186,7 @@ pub struct LatestReader<T, const N: usize = 8, H = Owned<Latest<T, N>>> {
 /// costs half of a quiet read, and takes cache lines from the writer, on processors that fetch lines in pairs more than
 /// requested. A reader that sees no new value for a while stops prefetching and remembers where the value is.
 #[derive(Clone)]
-struct Pace {
+pub(crate) struct Pace {
     /// The newest value, if it has not changed for so long that no other is expected soon.
     settled: Cell<Settled>,
     newest: Cell<Word>,
@@ -199,7 +199,7 @@ impl Pace {
     /// The number of reads of one generation after which it counts as settled; in a model, at once.
     const SETTLED_AFTER_READS: u32 = if cfg!(loom) { 0 } else { 256 };
 
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Pace {
             settled: Cell::new(Settled::NOTHING),
             newest: Cell::new(0),
@@ -208,8 +208,36 @@ impl Pace {
         }
     }
 
+    /// Copies the newest value out; also returns how often the writer overtook the copy.
+    ///
+    /// # Safety
+    /// `target` is valid for a value, and the memory is always the same.
     #[inline(always)]
-    fn saw<T, const N: usize>(&self, meta: Meta) {
+    pub(crate) unsafe fn read<M: Memory>(
+        &self,
+        memory: &M,
+        target: *mut u8,
+    ) -> Option<(Meta, u32)> {
+        let settled = self.settled.get();
+        if settled.generation != NEVER {
+            // SAFETY: upheld by the caller; the settled value was read from this memory.
+            if let Some(meta) = unsafe { copy_settled(memory, memory.head(), settled, target) } {
+                return Some((meta, 0));
+            }
+        }
+        // By what was seen last, not by what is seen now: so both fetches run at once.
+        if self.reads_of_newest.get() >= self.fetch_from.get() {
+            let next = slot_of(self.newest.get().wrapping_add(1), memory.slots());
+            memory.slot(next).fetch();
+        }
+        // SAFETY: upheld by the caller.
+        let (meta, retries) = unsafe { newest(memory, target) }?;
+        self.saw(memory, meta);
+        Some((meta, retries))
+    }
+
+    #[inline(always)]
+    fn saw<M: Memory>(&self, memory: &M, meta: Meta) {
         let generation = meta.generation as Word;
         if self.newest.replace(generation) == generation {
             self.reads_of_newest.set(self.reads_of_newest.get() + 1);
@@ -219,7 +247,7 @@ impl Pace {
             self.settled.set(Settled::NOTHING);
         }
         if self.reads_of_newest.get() >= Self::SETTLED_AFTER_READS {
-            self.settled.set(Settled::new::<T, N>(meta));
+            self.settled.set(Settled::new(memory, meta));
         }
     }
 }
@@ -228,25 +256,36 @@ impl Pace {
 #[derive(Clone, Copy)]
 pub(crate) struct Settled {
     generation: Word,
-    /// The offset in bytes of its slot from the first slot.
-    place: usize,
+    /// Its place in the memory that it was read from.
+    value: *const u8,
     stamp: MonoStamp,
 }
 
+// SAFETY: the place is only read, as any thread may that has the memory.
+unsafe impl Send for Settled {}
+
 impl Settled {
-    /// No value at all.
+    /// No value at all: a generation that no head has.
     pub(crate) const NOTHING: Settled = Settled {
         generation: NEVER,
-        place: 0,
+        value: core::ptr::null(),
         stamp: MonoStamp(0),
     };
 
-    /// Of a value in one of N slots.
-    pub(crate) const fn new<T, const N: usize>(meta: Meta) -> Self {
+    /// No value either, but some place in this memory.
+    pub(crate) fn nothing_in<M: Memory>(memory: &M) -> Self {
+        Settled {
+            value: memory.slot(0).value(),
+            ..Settled::NOTHING
+        }
+    }
+
+    /// Of a value that was read from this memory.
+    pub(crate) fn new<M: Memory>(memory: &M, meta: Meta) -> Self {
         let generation = meta.generation as Word;
         Settled {
             generation,
-            place: slot_of(generation, N) * size_of::<Slot<T>>(),
+            value: memory.slot(slot_of(generation, memory.slots())).value(),
             stamp: meta.stamp,
         }
     }
@@ -352,31 +391,8 @@ impl<T: Plain, const N: usize, H: Handle<Target = Latest<T, N>>> LatestReader<T,
     /// `target` is valid for writing a T.
     #[inline(always)]
     unsafe fn copy_newest(&self, target: *mut T) -> Option<(Meta, u32)> {
-        let settled = self.pace.settled.get();
-        // SAFETY: upheld by the caller; the settled value was read from this memory.
-        if let Some(meta) = unsafe { copy_settled(&*self.memory, settled, target) } {
-            return Some((meta, 0));
-        }
-        // SAFETY: upheld by the caller.
-        unsafe { self.copy_unsettled(target) }
-    }
-
-    /// # Safety
-    /// `target` is valid for writing a T.
-    #[inline(always)]
-    unsafe fn copy_unsettled(&self, target: *mut T) -> Option<(Meta, u32)> {
-        // By what was seen last, not by what is seen now: so both fetches run at once.
-        if self.pace.reads_of_newest.get() >= self.pace.fetch_from.get() {
-            let next = slot_of(self.pace.newest.get().wrapping_add(1), N);
-            fetch_for_reading(
-                (&raw const self.memory.slots[next]).cast(),
-                core::mem::offset_of!(Slot<T>, value) + size_of::<T>(),
-            );
-        }
-        // SAFETY: upheld by the caller.
-        let (meta, retries) = unsafe { newest(&*self.memory, target.cast()) }?;
-        self.pace.saw::<T, N>(meta);
-        Some((meta, retries))
+        // SAFETY: upheld by the caller; a handle always leads to the same memory.
+        unsafe { self.pace.read(&*self.memory, target.cast()) }
     }
 
     #[inline(always)]
@@ -404,6 +420,11 @@ pub(crate) trait Memory {
     /// The number of slots; a power of two.
     fn slots(&self) -> usize;
     fn slot(&self, slot: usize) -> Self::Slot;
+    /// Copies out a value that is at this place.
+    ///
+    /// # Safety
+    /// It is the place of a value in this memory, and `target` is valid for a value.
+    unsafe fn load(&self, value: *const u8, target: *mut u8);
 }
 
 /// One slot: three fields at fixed offsets from one address.
@@ -413,9 +434,13 @@ pub(crate) trait SlotMemory {
     /// # Safety
     /// `source` is valid for a value, and nothing else stores to the slot.
     unsafe fn store(&self, source: *const u8);
+    /// The place of the value.
+    fn value(&self) -> *const u8;
     /// # Safety
     /// `target` is valid for a value.
     unsafe fn load(&self, target: *mut u8);
+    /// Prefetches the slot for reading.
+    fn fetch(&self);
 }
 
 impl<T: Plain, const N: usize> Memory for Latest<T, N> {
@@ -431,6 +456,11 @@ impl<T: Plain, const N: usize> Memory for Latest<T, N> {
     #[inline(always)]
     fn slot(&self, slot: usize) -> SlotRef<T> {
         SlotRef(opaque(&raw const self.slots[slot & (N - 1)]))
+    }
+    #[inline(always)]
+    unsafe fn load(&self, value: *const u8, target: *mut u8) {
+        // SAFETY: upheld by the caller.
+        unsafe { (*value.cast::<Words<T>>()).load(target.cast()) }
     }
 }
 
@@ -460,9 +490,18 @@ impl<T: Plain> SlotMemory for SlotRef<T> {
         unsafe { self.slot().value.store(source.cast()) }
     }
     #[inline(always)]
+    fn value(&self) -> *const u8 {
+        (&raw const self.slot().value).cast()
+    }
+    #[inline(always)]
     unsafe fn load(&self, target: *mut u8) {
         // SAFETY: upheld by the caller.
         unsafe { self.slot().value.load(target.cast()) }
+    }
+    #[inline(always)]
+    fn fetch(&self) {
+        let size = core::mem::offset_of!(Slot<T>, value) + size_of::<T>();
+        fetch_for_reading(self.0.cast(), size);
     }
 }
 
@@ -560,23 +599,19 @@ pub(crate) unsafe fn newest<M: Memory>(memory: &M, target: *mut u8) -> Option<(M
 /// a quiet read costs the copy and one load, and waits for nothing before it copies.
 ///
 /// # Safety
-/// `target` is valid for writing a T, and the settled value, if any, was read from this memory.
+/// `target` is valid for a value, and the settled value, if any, was read from this memory, or one of the same type with
+/// this head.
 #[inline(always)]
-pub(crate) unsafe fn copy_settled<T: Plain, const N: usize>(
-    memory: &Latest<T, N>,
+pub(crate) unsafe fn copy_settled<M: Memory>(
+    memory: &M,
+    head: &AtomicWord,
     settled: Settled,
-    target: *mut T,
+    target: *mut u8,
 ) -> Option<Meta> {
-    if settled.generation == NEVER {
-        return None;
-    }
-    let slots: *const Slot<T> = memory.slots.as_ptr();
-    // SAFETY: the offset is that of one of the slots.
-    let slot = SlotRef(opaque(unsafe { slots.byte_add(settled.place) }));
-    // SAFETY: upheld by the caller.
-    unsafe { slot.load(target.cast()) };
+    // SAFETY: the place was that of a value; the target is valid by the caller's promise.
+    unsafe { memory.load(settled.value, target) };
     order::latest_check_fence();
-    if memory.head.load(Ordering::Relaxed) != settled.generation {
+    if head.load(Ordering::Relaxed) != settled.generation {
         return None;
     }
     Some(Meta {

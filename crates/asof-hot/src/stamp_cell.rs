@@ -4,6 +4,7 @@ use crate::sync::Ordering;
 
 /// One 64-bit atomic, if the processor has them.
 #[cfg(any(target_has_atomic = "64", loom))]
+#[cfg_attr(not(loom), repr(transparent))]
 pub(crate) struct StampCell(crate::sync::AtomicWord);
 
 #[cfg(any(target_has_atomic = "64", loom))]

@@ -266,6 +266,69 @@ pub(crate) mod bytes {
     }
 }
 
+/// Compares pairs of words of shared memory with what they were, by 16-byte loads, which this kind of processor does not
+/// reorder, and of which it takes each word at once. Returns how many pairs it compared, and whether all were the same.
+///
+/// # Safety
+/// Both are valid for so many pairs, aligned to 16; the shared words are written atomically, those of `kept` not at all.
+#[cfg(all(target_arch = "x86_64", not(any(miri, loom, feature = "word-copy"))))]
+#[inline(always)]
+pub(crate) unsafe fn same_pairs(shared: *const u8, kept: *const u8, pairs: usize) -> (usize, bool) {
+    use core::arch::asm;
+    use core::arch::x86_64::{
+        __m128i, _mm_and_si128, _mm_cmpeq_epi32, _mm_load_si128, _mm_movemask_epi8, _mm_set1_epi32,
+    };
+
+    /// Loads pairs from one address and compares them.
+    macro_rules! pairs {
+        ($from:expr, $kept:expr, $same:ident; $($register:ident at $offset:literal),*) => {{
+            $(let $register: __m128i;)*
+            asm!(
+                $(concat!("movdqa {", stringify!($register), "}, [{from} + ", $offset, "]"),)*
+                from = in(reg) $from,
+                $($register = out(xmm_reg) $register,)*
+                options(nostack, preserves_flags, readonly)
+            );
+            $(
+                let kept = _mm_load_si128($kept.add($offset).cast());
+                $same = _mm_and_si128($same, _mm_cmpeq_epi32($register, kept));
+            )*
+        }};
+    }
+
+    let mut at = 0;
+    // SAFETY: the pairs from `at` on are within `pairs`; SSE2 is part of x86-64.
+    unsafe {
+        let mut same = _mm_set1_epi32(-1);
+        while at + 3 <= pairs {
+            let (from, kept) = (shared.add(16 * at), kept.add(16 * at));
+            pairs!(from, kept, same; a at 0, b at 16, c at 32);
+            at += 3;
+        }
+        let (from, kept) = (shared.add(16 * at), kept.add(16 * at));
+        match pairs - at {
+            1 => pairs!(from, kept, same; a at 0),
+            2 => pairs!(from, kept, same; a at 0, b at 16),
+            _ => {}
+        }
+        (pairs, _mm_movemask_epi8(same) == 0xffff)
+    }
+}
+
+/// Compares nothing: the caller does it all.
+///
+/// # Safety
+/// None.
+#[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, feature = "word-copy")))))]
+#[inline(always)]
+pub(crate) unsafe fn same_pairs(
+    _shared: *const u8,
+    _kept: *const u8,
+    _pairs: usize,
+) -> (usize, bool) {
+    (0, true)
+}
+
 /// Prefetches cache lines for writing.
 #[inline(always)]
 pub(crate) fn fetch_for_writing(place: *const u8, size: usize) {
@@ -344,5 +407,24 @@ mod tests {
         survives::<192>();
         survives::<200>();
         survives::<250>();
+    }
+
+    #[test]
+    fn a_word_that_changed_is_seen_wherever_it_is() {
+        #[repr(align(16))]
+        struct Aligned([u64; 34]);
+
+        let kept = Aligned(core::array::from_fn(|index| index as u64));
+        for pairs in 0..=17 {
+            for changed in 0..34 {
+                let mut shared = Aligned(kept.0);
+                shared.0[changed] ^= 1 << (changed * 2 % 64);
+                // SAFETY: both are 17 pairs of our own.
+                let (compared, is_same) =
+                    unsafe { same_pairs(shared.0.as_ptr().cast(), kept.0.as_ptr().cast(), pairs) };
+                assert!(compared == pairs || compared == 0);
+                assert_eq!(is_same, changed >= 2 * compared, "{pairs} {changed}");
+            }
+        }
     }
 }

@@ -1,8 +1,12 @@
 //! What a latch promises.
 #![cfg(not(loom))]
 
-use asof_hot::{LatchState, MonoStamp, NewEvents, event_latch};
+use asof_hot::{LatchObserver, LatchState, MonoStamp, NewEvents, event_latch};
 use std::time::Duration;
+
+fn is_hit(observer: &LatchObserver) -> bool {
+    matches!(observer.state(MonoStamp(0)), LatchState::Contact(_))
+}
 
 #[test]
 fn every_observer_sees_every_event() {
@@ -69,9 +73,9 @@ fn a_reset_waits_for_quiet() {
     trigger.trigger(1, MonoStamp(100));
     trigger.trigger(1, MonoStamp(120));
     assert!(!resetter.reset_if_elapsed(MonoStamp(169), span));
-    assert!(observer.is_triggered());
+    assert!(is_hit(&observer));
     assert!(resetter.reset_if_elapsed(MonoStamp(170), span));
-    assert!(!observer.is_triggered());
+    assert_eq!(observer.state(MonoStamp(170)), LatchState::Clear);
 }
 
 #[test]
@@ -80,7 +84,7 @@ fn an_event_that_never_was_cannot_be_acknowledged() {
     trigger.trigger(1, MonoStamp(0));
     resetter.reset(1000).unwrap();
     trigger.trigger(1, MonoStamp(1));
-    assert!(observer.is_triggered());
+    assert!(is_hit(&observer));
 }
 
 #[test]
@@ -161,18 +165,33 @@ fn a_stamp_from_a_clock_that_is_ahead_is_not_fresh() {
 fn an_observer_that_has_looked_before_sees_events_and_resets_all_the_same() {
     let (mut trigger, mut resetter, observer) = event_latch(None);
     for count in 1..=5 {
-        assert!(!observer.is_triggered() && !observer.is_triggered());
+        assert!(!is_hit(&observer) && !is_hit(&observer));
         trigger.trigger(1, MonoStamp(count));
         let other = observer.clone();
-        assert!(observer.is_triggered() && other.is_triggered());
+        assert!(is_hit(&observer) && is_hit(&other));
         resetter.reset(count).unwrap();
-        assert!(!other.is_triggered());
+        assert!(!is_hit(&other));
     }
     // Hit, reset and hit again between two looks.
     trigger.trigger(1, MonoStamp(6));
     resetter.reset(6).unwrap();
     trigger.trigger(1, MonoStamp(7));
-    assert!(observer.is_triggered());
+    assert!(is_hit(&observer));
+}
+
+#[test]
+fn an_observer_that_has_looked_before_notices_that_the_sensor_dies() {
+    let (mut trigger, mut resetter, observer) = event_latch(Some(Duration::from_nanos(100)));
+    trigger.trigger(1, MonoStamp(1000));
+    assert!(is_hit(&observer));
+    resetter.reset(1).unwrap();
+    assert_eq!(observer.state(MonoStamp(1050)), LatchState::Clear);
+    assert_eq!(observer.state(MonoStamp(1050)), LatchState::Clear);
+    let heard = Some(MonoStamp(1000));
+    assert_eq!(
+        observer.state(MonoStamp(1101)),
+        LatchState::Silent { heard }
+    );
 }
 
 #[test]

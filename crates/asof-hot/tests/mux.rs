@@ -1,7 +1,7 @@
 //! What a mux promises.
 #![cfg(not(loom))]
 
-use asof_hot::{LockOptions, MonoStamp, MuxEnds, SourceOptions, Stop, mux};
+use asof_hot::{LockOptions, MonoStamp, MuxEnds, MuxOutput, SourceOptions, Stop, mux};
 use std::time::Duration;
 
 const NAVIGATION: usize = 0;
@@ -186,4 +186,91 @@ fn a_heartbeat_beyond_all_time_is_still_one() {
         Err(Stop::Locked { lock: 0 }),
         "never heard"
     );
+}
+
+/// A reader that remembers its last decision, and one that is new each time, see the same, whatever the sources, the
+/// locks, the director and the clock do.
+#[test]
+fn a_reader_that_remembers_decides_like_one_that_does_not() {
+    let span = Duration::from_nanos;
+    let sources = [
+        SourceOptions::new(span(5)),
+        SourceOptions::new(span(40)),
+        SourceOptions::new(span(9)),
+    ];
+    let locks = [
+        LockOptions::new(1),
+        LockOptions::with_heartbeat(2, span(12)),
+    ];
+    let MuxEnds {
+        mut sources,
+        mut locks,
+        mut director,
+        output: unused,
+    } = mux::<u64, 3, 2>(sources, locks);
+    let remembers = unused.clone();
+    let mut state = 88172645463325252_u64;
+    let mut random = |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    };
+    let (mut now, mut followed) = (1000, 0);
+    let steps = if cfg!(miri) { 1_000 } else { 200_000 };
+    for step in 0..steps {
+        let stamp = MonoStamp(now + random(30) - 20);
+        match random(40) {
+            0..3 => sources[random(3) as usize].write(&step, stamp),
+            3 => sources[random(3) as usize].release(),
+            4 => locks[random(2) as usize].engage(),
+            5 | 6 => locks[random(2) as usize].release(stamp),
+            7 => director.force(random(3) as usize),
+            8 => director.automatic(),
+            9 => now += random(20),
+            10 => now -= random(10),
+            _ => {}
+        }
+        let found = remembers.read(MonoStamp(now));
+        let fresh: MuxOutput<u64, 3, 2> = unused.clone();
+        assert_eq!(found, fresh.read(MonoStamp(now)), "step {step}");
+        followed += u64::from(found.is_ok());
+    }
+    assert!(followed > steps / 10, "{followed} commands were followed");
+}
+
+#[test]
+fn a_reader_of_the_largest_mux_notices_every_lock_and_every_source() {
+    let MuxEnds {
+        mut sources,
+        mut locks,
+        mut director,
+        output,
+    } = mux::<u64, 16, 16>(
+        [SourceOptions::new(Duration::from_secs(1)); 16],
+        [LockOptions::new(16); 16],
+    );
+    let now = MonoStamp(1_000);
+    sources[0].write(&0, now);
+    let follow = || output.read(now).map(|command| command.source);
+    // An interpreter takes its time.
+    let most = if cfg!(miri) { 2 } else { 16 };
+    // Each state twice: as it was chosen, and as it was followed last.
+    for (lock, end) in locks.iter_mut().enumerate().take(most) {
+        assert_eq!((follow(), follow()), (Ok(0), Ok(0)));
+        end.engage();
+        assert_eq!(follow(), Err(Stop::Locked { lock }));
+        end.release(now);
+    }
+    for (source, end) in sources.iter_mut().enumerate().take(most).skip(1) {
+        assert_eq!((follow(), follow()), (Ok(0), Ok(0)));
+        end.write(&7, now);
+        assert_eq!((follow(), follow()), (Ok(source), Ok(source)));
+        director.force(0);
+        assert_eq!((follow(), follow()), (Ok(0), Ok(0)));
+        director.automatic();
+        assert_eq!(follow(), Ok(source));
+        end.release();
+    }
+    assert_eq!(follow(), Ok(0));
 }

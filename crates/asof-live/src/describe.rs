@@ -23,14 +23,14 @@ pub(crate) struct Described {
 
 #[derive(Debug)]
 struct State {
-    known: Known,
+    known: ChannelState,
     /// Whether a definition was found that differs from the robot's.
     is_other: bool,
 }
 
 /// What is known of a channel so far.
 #[derive(Debug, Clone)]
-pub(crate) struct Known {
+pub(crate) struct ChannelState {
     pub channel: Arc<Channel>,
     /// Whether a schema may still come.
     pub is_pending: bool,
@@ -38,10 +38,10 @@ pub(crate) struct Known {
     pub has_header: bool,
 }
 
-impl Known {
+impl ChannelState {
     fn new(channel: Channel, is_pending: bool) -> Self {
         let has_header = channel.schema.as_deref().is_some_and(has_header);
-        Known {
+        ChannelState {
             channel: Arc::new(channel),
             is_pending,
             has_header,
@@ -83,7 +83,7 @@ impl Described {
         Described {
             appeared: Instant::now(),
             state: Mutex::new(State {
-                known: Known::new(channel, is_pending),
+                known: ChannelState::new(channel, is_pending),
                 is_other,
             }),
         }
@@ -94,14 +94,14 @@ impl Described {
         Described {
             appeared: Instant::now(),
             state: Mutex::new(State {
-                known: Known::new(channel, false),
+                known: ChannelState::new(channel, false),
                 is_other: false,
             }),
         }
     }
 
     /// The channel as it is known now.
-    pub(crate) fn known(&self) -> Known {
+    pub(crate) fn known(&self) -> ChannelState {
         self.state.lock().known.clone()
     }
 
@@ -148,7 +148,7 @@ impl Described {
             schema: Some(Arc::new(schema)),
             ..Channel::clone(&state.known.channel)
         };
-        state.known = Known::new(channel, false);
+        state.known = ChannelState::new(channel, false);
     }
 }
 

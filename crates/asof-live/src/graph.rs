@@ -148,6 +148,12 @@ impl Graph {
         state.publishers.len() + state.shadowed.len()
     }
 
+    /// How many keys have a type.
+    #[cfg(test)]
+    pub fn types(&self) -> usize {
+        self.state.lock().channels.len()
+    }
+
     /// Adds a publisher under a name, and notifies the observers.
     pub fn appeared(&self, name: String, publisher: Publisher) {
         *self.changed.lock() = Some(Instant::now());
@@ -155,6 +161,7 @@ impl Graph {
         let retired = {
             let mut state = self.state.lock();
             if publisher.is_bridged() && state.direct.contains_key(&publisher.channel.topic) {
+                state.drop_unused(&publisher.key);
                 state.shadowed.insert(name, publisher);
                 return;
             }
@@ -272,10 +279,8 @@ impl State {
     fn forget(&mut self, gone: &Publisher) {
         if let Some((_, count)) = self.channels.get_mut(&gone.key) {
             *count -= 1;
-            if *count == 0 {
-                self.channels.remove(&gone.key);
-            }
         }
+        self.drop_unused(&gone.key);
         if gone.is_bridged() {
             self.bridged -= 1;
         } else if let Some(count) = self.direct.get_mut(&gone.channel.topic) {
@@ -283,6 +288,13 @@ impl State {
             if *count == 0 {
                 self.direct.remove(&gone.channel.topic);
             }
+        }
+    }
+
+    /// Drops the type of a key that has no publisher.
+    fn drop_unused(&mut self, key: &str) {
+        if self.channels.get(key).is_some_and(|(_, count)| *count == 0) {
+            self.channels.remove(key);
         }
     }
 
@@ -405,7 +417,20 @@ mod tests {
             assert_eq!(*noted.0.lock(), expected);
             graph.gone("b");
             assert!(graph.topics().is_empty());
+            assert_eq!(graph.types(), 0);
         }
+    }
+
+    #[test]
+    fn a_bridged_publisher_that_goes_unseen_leaves_nothing() {
+        let (graph, _noted) = listened();
+        let direct = publisher(&graph, "0/imu/x", "/imu", Origin::Key);
+        graph.appeared("d".to_owned(), direct);
+        let bridged = publisher(&graph, "imu", "/imu", bridge());
+        graph.appeared("b".to_owned(), bridged);
+        graph.gone("b");
+        graph.gone("d");
+        assert_eq!((graph.len(), graph.types()), (0, 0));
     }
 
     #[test]
@@ -426,7 +451,7 @@ mod tests {
             graph.appeared(name.to_owned(), one);
         }
         graph.gone("a");
-        assert_eq!(graph.state.lock().channels.len(), 1);
+        assert_eq!(graph.types(), 1);
         graph.gone("b");
         let state = graph.state.lock();
         assert!(state.channels.is_empty() && state.direct.is_empty() && state.bridged == 0);

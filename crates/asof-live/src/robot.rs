@@ -33,15 +33,14 @@ pub(crate) struct Inner {
 }
 
 /// Quality of service to request from topics instead of what they offer.
-type Overrides = Box<dyn Fn(&str) -> QosOverride + Send + Sync>;
+type Overrides = Arc<dyn Fn(&str) -> QosOverride + Send + Sync>;
 
 impl Inner {
     /// The quality of service to request from a topic instead of what it offers.
     pub(crate) fn asked_of(&self, topic: &str) -> QosOverride {
-        let overrides = self.overrides.read();
-        overrides
-            .as_ref()
-            .map_or_else(QosOverride::default, |of| of(topic))
+        // It is called without the lock.
+        let overrides = self.overrides.read().clone();
+        overrides.map_or_else(QosOverride::default, |of| of(topic))
     }
 }
 
@@ -111,7 +110,8 @@ impl Robot {
 
     /// Requests another quality of service than topics offer, by topic name. Applies to later subscriptions.
     pub fn set_qos_overrides(&self, of: impl Fn(&str) -> QosOverride + Send + Sync + 'static) {
-        *self.inner.overrides.write() = Some(Box::new(of));
+        let before = self.inner.overrides.write().replace(Arc::new(of));
+        drop(before);
     }
 
     /// Whether a router, a peer or a server is connected.
@@ -196,12 +196,14 @@ impl Robot {
 
     /// Calls `callback` with every message of the topics that `wants` accepts, present and future, until the
     /// subscription is dropped. Each topic is subscribed by its exact key; a transient-local topic with its history.
+    ///
+    /// It is called on the transport's thread, with no lock held. A panic in it is reported and ends there.
     pub fn subscribe(
         &self,
         wants: impl Fn(&Publisher) -> bool + Send + Sync + 'static,
         callback: impl Fn(Sample) + Send + Sync + 'static,
     ) -> Subscription {
-        let subscription = Subscription::new(&self.inner, Box::new(wants), Arc::new(callback));
+        let subscription = Subscription::new(&self.inner, Box::new(wants), callback);
         for publisher in self.inner.graph.listen(subscription.interest()) {
             subscription.appeared(&publisher);
         }
@@ -217,7 +219,7 @@ impl Robot {
         key_expression: &str,
         callback: impl Fn(Sample) + Send + Sync + 'static,
     ) -> Result<Subscription, LiveError> {
-        Subscription::raw(&self.inner, key_expression, Arc::new(callback))
+        Subscription::raw(&self.inner, key_expression, callback)
     }
 
     /// Publishes bytes on a raw key, stamped by this session's clock.

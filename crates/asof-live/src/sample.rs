@@ -82,6 +82,17 @@ impl Sample {
         }
     }
 
+    /// The same without its payload, and the payload, where that arrived in pieces that are about as large as the memory
+    /// which they keep alive: they can be joined when somebody reads them.
+    pub(crate) fn to_message_in_pieces(&self) -> Option<(Message, SamplePayload)> {
+        let payload = self.payload.in_pieces()?;
+        let bare = Sample {
+            payload: SamplePayload::default(),
+            ..self.clone()
+        };
+        Some((bare.to_message(), payload))
+    }
+
     /// Whether its schema has arrived, or is no longer expected: a node may take a moment to describe its types.
     pub fn is_settled(&self) -> bool {
         self.settled().is_some()
@@ -119,6 +130,23 @@ impl Sample {
         [self.header_stamp(), self.source].into_iter().flatten()
     }
 
+    /// The same beside a robot's own clock, where it has one: a stamp in a header that is nearer to that clock than to the
+    /// time of receipt is moved by the difference of the two.
+    pub(crate) fn stamps_beside(&self, clock: Option<Stamp>) -> impl Iterator<Item = Stamp> {
+        let header = self.header_stamp().map(|stamp| {
+            let off = |from: Stamp| stamp.nanos().abs_diff(from.nanos());
+            let clock = clock.filter(|clock| off(*clock) < off(self.received));
+            let step = clock.map_or(0, |clock| self.received.since(clock));
+            // Zero stays what it is: a header that nobody filled in.
+            if stamp == Stamp::EPOCH {
+                stamp
+            } else {
+                stamp.plus_nanos(step)
+            }
+        });
+        [header, self.source].into_iter().flatten()
+    }
+
     /// The time of a clock message, of ROS 1 or ROS 2; `None` where it is not one.
     pub fn clock_time(&self) -> Option<Stamp> {
         match self.channel.type_name() {
@@ -146,11 +174,11 @@ pub struct SamplePayload(Inner);
 #[derive(Debug, Clone)]
 enum Inner {
     Copied(Bytes),
-    Kept(Arc<Kept>),
+    Kept(Arc<Fragments>),
 }
 
 #[derive(Debug)]
-struct Kept {
+struct Fragments {
     len: usize,
     /// The memory that the pieces keep alive. The joined payload never has more: the pieces are released for it.
     weight: u64,
@@ -169,7 +197,7 @@ impl SamplePayload {
         let pinned = received
             .slices()
             .map(|slice| slice.len().max(RECEIVE_BUFFER_BYTES) as u64);
-        SamplePayload(Inner::Kept(Arc::new(Kept {
+        SamplePayload(Inner::Kept(Arc::new(Fragments {
             len,
             weight: pinned.sum(),
             pieces: Mutex::new(Some(received.clone())),
@@ -200,6 +228,15 @@ impl SamplePayload {
         }
     }
 
+    /// Itself, if its bytes are not joined yet and its pieces keep little more alive than they would be.
+    fn in_pieces(&self) -> Option<SamplePayload> {
+        let Inner::Kept(kept) = &self.0 else {
+            return None;
+        };
+        let is_tight = kept.weight <= kept.len as u64 / 8 * 9;
+        (is_tight && kept.whole.get().is_none()).then(|| self.clone())
+    }
+
     /// The most memory that it keeps alive, now and after its pieces are joined.
     pub fn weight(&self) -> u64 {
         match &self.0 {
@@ -217,7 +254,7 @@ impl SamplePayload {
     }
 }
 
-impl Kept {
+impl Fragments {
     fn whole(&self) -> &Bytes {
         self.whole.get_or_init(|| {
             // The pieces are taken once: this initializer runs once.
@@ -357,6 +394,18 @@ mod tests {
     }
 
     #[test]
+    fn pieces_that_pin_little_more_than_themselves_are_joined_by_their_reader() {
+        let large = sample(None, SamplePayload::new(&in_pieces(20, 65_000)));
+        let (message, payload) = large.to_message_in_pieces().expect("in pieces");
+        assert_eq!((message.payload.len(), payload.len()), (0, 1_300_000));
+        assert_eq!(payload.bytes(), large.to_message().payload);
+        assert!(large.to_message_in_pieces().is_none(), "joined already");
+        // Kept in pieces, it would take much more of a budget.
+        let loose = sample(None, SamplePayload::new(&in_pieces(20, 20_000)));
+        assert!(loose.to_message_in_pieces().is_none());
+    }
+
+    #[test]
     fn a_stamp_is_read_of_types_that_start_with_a_header_alone() {
         let at_rest = || SamplePayload::from(Bytes::from(vec![0; 52]));
         let twist = "geometry_msgs/Vector3 linear\ngeometry_msgs/Vector3 angular";
@@ -367,6 +416,27 @@ mod tests {
             sample(Some(stamped), at_rest()).header_stamp(),
             Some(0.into())
         );
+    }
+
+    #[test]
+    fn a_stamp_of_a_simulation_is_compared_with_its_clock() {
+        let mut payload = vec![0, 1, 0, 0];
+        payload.extend([7, 0, 0, 0, 0, 0, 0, 0]);
+        let payload = SamplePayload::from(Bytes::from(payload));
+        let mut sample = sample(Some("std_msgs/Header header"), payload);
+        sample.received = 1_700_000_000_000_000_000.into();
+        let seen = |sample: &Sample, clock: Option<i64>| -> Vec<i64> {
+            let stamps = sample.stamps_beside(clock.map(Stamp::from));
+            stamps.map(|stamp| stamp.since(sample.received)).collect()
+        };
+        assert_eq!(seen(&sample, Some(7_000_000_005)), [-5]);
+        assert_eq!(
+            seen(&sample, None),
+            [7_000_000_000 - sample.received.nanos()]
+        );
+        // Where stamps have the time of the computer, another clock is none of theirs.
+        sample.received = 7_000_000_001.into();
+        assert_eq!(seen(&sample, Some(99_000_000_000)), [-1]);
     }
 
     #[test]

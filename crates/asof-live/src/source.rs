@@ -98,6 +98,7 @@ impl Robot {
             undescribed: Mutex::default(),
             has_undescribed: AtomicBool::new(false),
             stamps: Mutex::default(),
+            clock: Mutex::default(),
         });
         let (listed, filled, wants) = (
             Arc::clone(&inner),
@@ -155,6 +156,8 @@ struct Inner {
     has_undescribed: AtomicBool,
     /// How the stamps of each topic stand to the arrival of its messages.
     stamps: Mutex<BTreeMap<String, StampHealth>>,
+    /// The robot's own clock, where it was heard.
+    clock: Mutex<Option<Stamp>>,
 }
 
 /// The most topics whose stamps are looked at.
@@ -173,6 +176,11 @@ impl LiveSource {
     /// The robot.
     pub fn robot(&self) -> &Robot {
         &self.robot
+    }
+
+    /// Stops listening: from here on it is a finished recording of what it holds.
+    pub fn close(&self) {
+        self.inner.recent.close(FollowEnd::Complete);
     }
 
     /// What is held, and what was evicted.
@@ -262,10 +270,23 @@ impl Inner {
             self.note(described);
         }
         self.note_stamps(sample);
-        self.recent.push(sample.to_message());
+        // This is the thread that receives: a large message, which perhaps nobody reads, is not copied here.
+        match sample.to_message_in_pieces() {
+            Some((message, payload)) => {
+                let (len, bytes) = (payload.len() as u64, payload.weight());
+                let join = move || payload.bytes();
+                self.recent.push_later(message, len, bytes, join);
+            }
+            None => self.recent.push(sample.to_message()),
+        }
     }
 
     fn note_stamps(&self, sample: &Sample) {
+        let clock = {
+            let mut clock = self.clock.lock();
+            *clock = sample.clock_time().or(*clock);
+            *clock
+        };
         let mut stamps = self.stamps.lock();
         let topic = &sample.channel.topic;
         if !stamps.contains_key(topic) {
@@ -275,7 +296,7 @@ impl Inner {
             stamps.insert(topic.clone(), StampHealth::default());
         }
         if let Some(health) = stamps.get_mut(topic) {
-            health.note(sample.stamps(), sample.received);
+            health.note(sample.stamps_beside(clock), sample.received);
         }
     }
 
@@ -459,7 +480,7 @@ impl Source for LiveSource {
     /// The problems so far.
     fn check(&self, progress: Progress<'_>) -> Result<Vec<Problem>, SourceError> {
         let summary = self.summary();
-        progress(summary.size, summary.size);
+        progress(summary.size, summary.size)?;
         let mut problems = summary.problems.clone();
         let lost = self.robot.losses();
         let more = self.robot.problems().into_iter();

@@ -2,6 +2,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -9,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::graph::Interest;
 use crate::robot::Inner;
-use crate::transport::Held;
+use crate::transport::SubscriptionGuard;
 use crate::{LiveError, Publisher, Sample};
 
 pub(crate) type Callback = Arc<dyn Fn(Sample) + Send + Sync>;
@@ -24,9 +25,9 @@ struct Topics {
     robot: Weak<Inner>,
     wants: Wants,
     callback: Callback,
-    keys: Mutex<HashMap<String, Held>>,
+    keys: Mutex<HashMap<String, SubscriptionGuard>>,
     /// By the same keys: announcements for publishers that need to know their subscribers.
-    announced: Mutex<HashMap<String, Held>>,
+    announced: Mutex<HashMap<String, SubscriptionGuard>>,
     /// Keys without a publisher, the longest first.
     idle: Mutex<VecDeque<String>>,
     /// Messages on more raw keys than are followed.
@@ -36,8 +37,19 @@ struct Topics {
 /// At most this many keys without a publisher stay subscribed: one that comes back loses nothing.
 const MOST_IDLE: usize = 256;
 
+/// Calls a user's code. Its panic is reported by the panic hook and goes no further: the thread is that of the transport, and
+/// what else it has to do must not end with it.
+pub(crate) fn contained(call: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(call));
+}
+
 impl Subscription {
-    pub(crate) fn new(robot: &Arc<Inner>, wants: Wants, callback: Callback) -> Self {
+    pub(crate) fn new(
+        robot: &Arc<Inner>,
+        wants: Wants,
+        callback: impl Fn(Sample) + Send + Sync + 'static,
+    ) -> Self {
+        let callback: Callback = Arc::new(move |sample| contained(|| callback(sample)));
         Subscription {
             topics: Arc::new(Topics {
                 robot: Arc::downgrade(robot),
@@ -74,7 +86,7 @@ impl Subscription {
     pub(crate) fn raw(
         robot: &Arc<Inner>,
         key_expression: &str,
-        callback: Callback,
+        callback: impl Fn(Sample) + Send + Sync + 'static,
     ) -> Result<Self, LiveError> {
         let subscription = Subscription::new(robot, Box::new(|_| false), callback);
         let topics = &subscription.topics;

@@ -1,5 +1,6 @@
 //! A robot's transforms: listened to, and broadcast.
 
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -16,6 +17,7 @@ use parking_lot::Mutex;
 
 use crate::robot::now;
 use crate::ros::{Durability, QosProfile};
+use crate::subscribe::contained;
 use crate::{LiveError, PublisherOptions, Robot, Subscription, TopicPublisher};
 
 /// Stamps of a frame that go back by more than this, several times in a row, mean that the robot's clock was set back.
@@ -126,15 +128,14 @@ impl LiveTransforms {
 
     /// The namespaces of the robots that were heard, as `/robot1`; empty for that of `/tf`.
     pub fn namespaces(&self) -> Vec<String> {
-        let loaders = self.listener.loaders.lock();
-        loaders.iter().map(|(name, _)| name.to_owned()).collect()
+        let buffers = self.listener.buffers.lock();
+        buffers.keys().cloned().collect()
     }
 
     /// The buffer of a namespace, if it was heard.
     pub fn namespace(&self, namespace: &str) -> Option<TransformBuffer> {
-        let loaders = self.listener.loaders.lock();
-        let found = loaders.iter().find(|(name, _)| *name == namespace);
-        found.map(|(_, loader)| loader.buffer().clone())
+        let buffers = self.listener.buffers.lock();
+        buffers.get(namespace).map(|(buffer, _)| buffer.clone())
     }
 
     /// The exact keys that are subscribed now.
@@ -181,8 +182,10 @@ impl Deref for LiveTransforms {
 struct Listener {
     /// That of the first namespace.
     buffer: TransformBuffer,
-    /// Extract transforms from messages; one message at a time.
+    /// Extract transforms from messages; one message at a time. Callbacks of the buffers run meanwhile.
     loaders: Mutex<TransformLoaders>,
+    /// The buffers by namespace, which those callbacks may ask for, and whether it is the first.
+    buffers: Arc<Mutex<BTreeMap<String, (TransformBuffer, bool)>>>,
     filters: Mutex<Vec<Weak<dyn Poked>>>,
     stats: ListenerStats,
 }
@@ -203,15 +206,21 @@ impl Listener {
         };
         let buffer = TransformBuffer::with_options(options);
         let mut first = Some(buffer.clone());
+        let buffers = Arc::<Mutex<BTreeMap<String, (TransformBuffer, bool)>>>::default();
+        let known = Arc::clone(&buffers);
         let loaders = TransformLoaders::new(move |namespace| {
+            let is_first = first.is_some();
             let buffer = first.take().unwrap_or_else(|| {
                 tracing::warn!("the transforms of '{namespace}' have a buffer of their own");
                 TransformBuffer::with_options(options)
             });
+            let both = (buffer.clone(), is_first);
+            known.lock().insert(namespace.to_owned(), both);
             TransformLoader::with_options(buffer, loading)
         });
         Listener {
             loaders: Mutex::new(loaders),
+            buffers,
             buffer,
             filters: Mutex::default(),
             stats: ListenerStats::default(),
@@ -229,11 +238,15 @@ impl Listener {
         for moved in &absorbed.moved {
             tracing::info!("{moved}");
         }
+        let mut is_restart = false;
         if let Some(jump) = &absorbed.jump {
             self.stats.restarts.fetch_add(1, Ordering::Relaxed);
             tracing::warn!("{jump}");
+            // Filters are those of the first buffer.
+            let buffers = self.buffers.lock();
+            is_restart = (buffers.get(&jump.namespace)).is_some_and(|(_, is_first)| *is_first);
         }
-        self.poke(absorbed.jump.is_some());
+        self.poke(is_restart);
     }
 
     fn filter<T: Send + 'static>(
@@ -337,11 +350,11 @@ struct Filter<T> {
 }
 
 struct FilterState<T> {
-    waiting: Vec<Held<T>>,
+    waiting: Vec<WaitingValue<T>>,
     stats: FilterStats,
 }
 
-struct Held<T> {
+struct WaitingValue<T> {
     frame: String,
     stamp: Stamp,
     value: T,
@@ -357,14 +370,14 @@ impl<T: Send + 'static> TransformFilter<T> {
             dropped = Some(state.waiting.remove(0));
             state.stats.crowded_out += 1;
         }
-        state.waiting.push(Held {
+        state.waiting.push(WaitingValue {
             frame: frame.to_owned(),
             stamp,
             value,
         });
         drop(state);
         if let Some(held) = dropped {
-            (filter.failed)(held.value, FilterFailure::CrowdedOut);
+            contained(|| (filter.failed)(held.value, FilterFailure::CrowdedOut));
         }
         filter.poke(false);
     }
@@ -381,7 +394,7 @@ impl<T: Send + 'static> TransformFilter<T> {
 
 impl<T> Filter<T> {
     /// Whether a value can be transformed, or why it never can; `None` while a transform may still come.
-    fn is_ready(&self, held: &Held<T>) -> Option<Result<(), FilterFailure>> {
+    fn is_ready(&self, held: &WaitingValue<T>) -> Option<Result<(), FilterFailure>> {
         let tolerance = i64::try_from(self.options.tolerance.as_nanos()).unwrap_or(i64::MAX);
         let mut ends = vec![held.stamp];
         if tolerance > 0 {
@@ -428,10 +441,10 @@ impl<T: Send + 'static> Poked for Filter<T> {
         drop(state);
         // Without the lock: the callbacks may push again.
         for (value, end) in ended {
-            match end {
+            contained(|| match end {
                 Ok(()) => (self.callback)(value),
                 Err(failure) => (self.failed)(value, failure),
-            }
+            });
         }
     }
 }
@@ -723,6 +736,75 @@ mod tests {
             [50, 95],
             "now the time after it is known too"
         );
+    }
+
+    #[test]
+    fn the_clock_of_another_robot_drops_nothing_of_this_one() {
+        let listener = listener();
+        let filter = listener.filter(
+            FilterOptions {
+                targets: vec!["map".to_owned()],
+                tolerance: Duration::ZERO,
+                capacity: 10,
+            },
+            |_: i64| {},
+            |_, _| {},
+        );
+        let second = 1_000_000_000;
+        listener.take(&[one("map", "base", 50 * second)], false);
+        filter.push("base", (60 * second).into(), 60);
+        for at in [100, 101, 3, 3, 3] {
+            let other = encoded(&[one("map", "base", at * second)]);
+            let mut other = message("/robot2/tf", "tf2_msgs/msg/TFMessage", other);
+            other.log_time = (at * second).into();
+            listener.fill(other);
+        }
+        assert_eq!(listener.stats.restarts.load(Ordering::Relaxed), 1);
+        let stats = filter.stats();
+        assert_eq!((stats.waiting, stats.restarted), (1, 0));
+    }
+
+    #[test]
+    fn a_callback_may_panic_and_ask_for_the_buffers() {
+        let listener = Arc::new(listener());
+        listener.take(&[one("map", "base", 0)], false);
+        let (own, passed) = (Arc::clone(&listener), Arc::<Mutex<Vec<i64>>>::default());
+        let noted = Arc::clone(&passed);
+        // Called while a message is being loaded.
+        let waiting = listener
+            .buffer
+            .on_transform("map", "base", 10.into(), None, move |_| {
+                noted.lock().push(own.buffers.lock().len() as i64);
+            });
+        let noted = Arc::clone(&passed);
+        let filter = listener.filter(
+            FilterOptions {
+                targets: vec!["map".to_owned()],
+                tolerance: Duration::ZERO,
+                capacity: 10,
+            },
+            move |value: i64| {
+                noted.lock().push(value);
+                assert!(value != 10, "a panic that is meant");
+            },
+            |_, _| {},
+        );
+        for value in [10, 11] {
+            filter.push("base", value.into(), value);
+        }
+        listener.take(&[one("map", "base", 20)], false);
+        assert_eq!(*passed.lock(), [1, 10, 11]);
+        drop(waiting);
+    }
+
+    #[test]
+    fn a_robot_in_a_namespace_whose_static_transforms_come_first_is_one() {
+        let listener = listener();
+        listener.take(&[one("base", "laser", 0)], true);
+        let moving = encoded(&[one("map", "base", 0), one("map", "base", 10)]);
+        listener.fill(message("/robot/tf", "tf2_msgs/msg/TFMessage", moving));
+        assert!(listener.buffer.lookup("map", "laser", 5.into()).is_ok());
+        assert_eq!(listener.buffers.lock().len(), 1);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::{LiveError, Publisher, Robot, Sample, StampHealth, Subscription};
 
 /// Measures the rates of topics.
 pub struct Watch {
-    topics: Arc<Mutex<BTreeMap<String, Meter>>>,
+    topics: Arc<Mutex<Meters>>,
     subscriptions: Vec<Subscription>,
 }
 
@@ -93,6 +93,24 @@ impl SequenceGaps {
     }
 }
 
+/// What is measured, under one lock.
+#[derive(Default)]
+struct Meters {
+    by_topic: BTreeMap<String, Meter>,
+    /// The robot's own clock, where it was heard.
+    clock: Option<Stamp>,
+}
+
+impl Meters {
+    /// Notes a message of a topic that is known.
+    fn note(&mut self, sample: &Sample) {
+        self.clock = sample.clock_time().or(self.clock);
+        if let Some(meter) = self.by_topic.get_mut(&sample.channel.topic) {
+            meter.note(sample, self.clock);
+        }
+    }
+}
+
 #[derive(Default)]
 struct Meter {
     types: Vec<String>,
@@ -107,7 +125,7 @@ struct Meter {
 impl Watch {
     /// Watches the topics that `wants` accepts.
     pub fn new(robot: &Robot, wants: impl Fn(&Publisher) -> bool + Send + Sync + 'static) -> Self {
-        let topics: Arc<Mutex<BTreeMap<String, Meter>>> = Arc::default();
+        let topics = Arc::<Mutex<Meters>>::default();
         let (seen, noted) = (Arc::clone(&topics), Arc::clone(&topics));
         let wants = move |publisher: &Publisher| {
             let is_wanted = wants(publisher);
@@ -115,7 +133,7 @@ impl Watch {
                 // Listed even before its first message.
                 let channel = &publisher.channel;
                 let mut seen = seen.lock();
-                let meter = seen.entry(channel.topic.clone()).or_default();
+                let meter = seen.by_topic.entry(channel.topic.clone()).or_default();
                 let kind = channel.type_name();
                 if !meter.types.iter().any(|known| known == kind) {
                     meter.types.push(kind.to_owned());
@@ -123,12 +141,7 @@ impl Watch {
             }
             is_wanted
         };
-        let subscription = robot.subscribe(wants, move |sample| {
-            let mut topics = noted.lock();
-            if let Some(meter) = topics.get_mut(&sample.channel.topic) {
-                meter.note(&sample);
-            }
-        });
+        let subscription = robot.subscribe(wants, move |sample| noted.lock().note(&sample));
         Watch {
             topics,
             subscriptions: vec![subscription],
@@ -143,12 +156,11 @@ impl Watch {
         let noted = Arc::clone(&self.topics);
         let subscription = robot.subscribe_key(key_expression, move |sample| {
             let mut topics = noted.lock();
-            if !topics.contains_key(&sample.channel.topic) {
-                topics.insert(sample.channel.topic.clone(), Meter::default());
+            if !topics.by_topic.contains_key(&sample.channel.topic) {
+                let topic = sample.channel.topic.clone();
+                topics.by_topic.insert(topic, Meter::default());
             }
-            if let Some(meter) = topics.get_mut(&sample.channel.topic) {
-                meter.note(&sample);
-            }
+            topics.note(&sample);
         })?;
         self.subscriptions.push(subscription);
         Ok(())
@@ -158,6 +170,7 @@ impl Watch {
     pub fn rates(&self, now: Stamp) -> Vec<TopicRate> {
         let topics = self.topics.lock();
         topics
+            .by_topic
             .iter()
             .map(|(topic, meter)| meter.rate(topic, now))
             .collect()
@@ -165,7 +178,7 @@ impl Watch {
 }
 
 impl Meter {
-    fn note(&mut self, sample: &Sample) {
+    fn note(&mut self, sample: &Sample, clock: Option<Stamp>) {
         let (size, received) = (sample.payload.len() as u64, sample.received);
         self.messages += 1;
         self.bytes += size;
@@ -181,7 +194,8 @@ impl Meter {
             self.arrivals.pop_front();
         }
         self.gaps.note(sample);
-        self.stamps.note(sample.stamps(), sample.received);
+        let stamps = sample.stamps_beside(clock);
+        self.stamps.note(stamps, sample.received);
     }
 
     fn rate(&self, topic: &str, now: Stamp) -> TopicRate {
@@ -252,7 +266,7 @@ mod tests {
     fn a_steady_topic_has_its_rate_and_no_jitter() {
         let mut meter = Meter::default();
         for n in 0..50 {
-            meter.note(&sample(n * 10_000_000, n));
+            meter.note(&sample(n * 10_000_000, n), None);
         }
         let rate = meter.rate("/t", (49 * 10_000_000).into());
         assert!((rate.hertz - 100.0).abs() < 1e-6 && rate.jitter < 1e-9);
@@ -266,7 +280,7 @@ mod tests {
         for n in 0..4_000_i64 {
             let sent = n * 5_000_000;
             let received = (sent / 300_000_000 + 1) * 300_000_000;
-            meter.note(&sample(received, n));
+            meter.note(&sample(received, n), None);
             // A window that is full: one burst more or less is three in a hundred.
             if n > 2_000 {
                 for after in [0, 100_000_000, 299_000_000] {
@@ -282,7 +296,7 @@ mod tests {
     fn a_hostile_sequence_number_is_counted_and_no_more() {
         let mut meter = Meter::default();
         for sequence in [i64::MIN, i64::MAX, i64::MIN, i64::MAX, 0, -1] {
-            meter.note(&sample(1, sequence));
+            meter.note(&sample(1, sequence), None);
         }
         assert!(meter.rate("/t", 9.into()).lost > 0);
     }
@@ -291,7 +305,7 @@ mod tests {
     fn gaps_in_the_count_are_lost_messages() {
         let mut meter = Meter::default();
         for sequence in [1, 2, 5, 6, 1] {
-            meter.note(&sample(sequence, sequence));
+            meter.note(&sample(sequence, sequence), None);
         }
         assert_eq!(meter.rate("/t", 9.into()).lost, 2);
     }
@@ -300,7 +314,7 @@ mod tests {
     fn a_silent_topic_slows_down() {
         let mut meter = Meter::default();
         for n in 0..5 {
-            meter.note(&sample(n * 10_000_000, n));
+            meter.note(&sample(n * 10_000_000, n), None);
         }
         assert!(meter.rate("/t", 10_040_000_000.into()).hertz < 0.2);
     }

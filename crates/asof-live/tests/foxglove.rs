@@ -3,24 +3,13 @@
 mod server;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use asof_core::testing::eventually;
 use asof_core::{Channel, FileParts, Growth, Query, Schema, Source, Topics};
 use asof_foxglove::{OLDER, SDK, message_data};
 use asof_live::{LiveError, RecentOptions, Sample, Watch, connect};
 use server::{Act, Server};
-
-/// Long: a machine may be slow, and a test that passes never waits for so long.
-const SOON: Duration = Duration::from_mins(1);
-
-fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < SOON, "{what} did not happen");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
 
 fn channel(topic: &str, encoding: &str, language: &str, data: &[u8]) -> Channel {
     Channel {
@@ -61,6 +50,28 @@ fn channels_of_every_encoding_are_topics_with_their_schemas() {
         assert_eq!(source.growth(), Growth::Growing);
         assert_eq!(source.robot().info().details["subprotocol"], subprotocol);
     }
+}
+
+#[test]
+fn a_callback_that_panics_ends_no_connection() {
+    let server = Server::start(SDK, &[text("/a")]);
+    let robot = connect(&server.address()).expect("a robot");
+    let heard = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&heard);
+    let panicking = robot.subscribe(
+        |_| true,
+        move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+            panic!("a panic that is meant");
+        },
+    );
+    server.until_subscribed("/a");
+    for number in 0..3 {
+        server.publish("/a", number, b"{}");
+    }
+    eventually("all three", || heard.load(Ordering::Relaxed) == 3);
+    assert!(robot.is_connected());
+    drop(panicking);
 }
 
 #[test]
@@ -142,6 +153,21 @@ fn a_server_that_comes_late_goes_and_comes_back_is_found_again() {
         1,
         "what was heard is still there"
     );
+}
+
+#[test]
+fn a_connection_ends_with_a_word_of_both_sides_whoever_begins() {
+    let server = Server::start(SDK, &[text("/a")]);
+    let robot = connect(&server.address()).expect("a robot");
+    eventually("the topic", || !robot.topics().is_empty());
+    server.act(&Act::Close);
+    eventually("the answer", || server.partings() == 1);
+    // Its topics are those of the first connection until it has noticed.
+    eventually("it calls again", || {
+        server.connections.load(Ordering::Relaxed) == 2 && !robot.topics().is_empty()
+    });
+    drop(robot);
+    eventually("its farewell", || server.partings() == 2);
 }
 
 #[test]

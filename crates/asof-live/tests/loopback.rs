@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use asof_core::testing::eventually;
 use asof_core::{FollowEnd, Followed, Message, Query, Source, Stamp};
 use asof_live::ros::{QosProfile, SampleAttachment};
 use asof_live::{LiveSource, RecentOptions, Robot, Sample, connect};
@@ -86,14 +87,6 @@ fn publish(robot: &Robot, topic: &str, sequence: i64, payload: Vec<u8>) {
         .congestion_control(CongestionControl::Block)
         .wait()
         .expect("published");
-}
-
-fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = std::time::Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < SOON, "{what} did not happen");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 #[test]

@@ -6,25 +6,15 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use asof_core::testing::eventually;
 use asof_core::{Query, Source};
 use asof_decode::Decoders;
 use asof_live::{LiveSource, RecentOptions, connect};
 use minicbor::Encoder;
 use serde_json::{Value, json};
 use tungstenite::{Error, Message, WebSocket};
-
-/// Long: a machine may be slow, and a test that passes never waits for so long.
-const SOON: Duration = Duration::from_mins(1);
-
-fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < SOON, "{what} did not happen");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
 
 /// A topic: its type, and its definition with what it refers to.
 type Topics = BTreeMap<String, (String, String)>;

@@ -39,7 +39,7 @@ impl Cursor {
         }
     }
 
-    /// After every message of `known`, the backfill as of `at`.
+    /// After every message of `known`, the latest ones as of `at`.
     pub fn told_by(known: &Batch, at: Stamp) -> Self {
         let told = known.rows().iter().filter(|row| row.log_time == at);
         match told.map(|row| row.order).max() {

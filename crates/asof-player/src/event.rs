@@ -45,7 +45,7 @@ pub enum PlayerEvent {
     /// These messages have become due.
     Messages(Batch),
     /// After a seek, or for added topics: the last message of each topic as of this time.
-    Backfill(Stamp, Batch),
+    Latest(Stamp, Batch),
     /// The state has changed.
     State(PlayState),
     /// A loop starts over: messages from here on belong to the pass with this number. The first pass has number 0.

@@ -22,8 +22,8 @@ pub(crate) struct Request {
     /// Read what comes after this.
     pub after: Cursor,
     /// First fetch what was known on these topics as of then.
-    pub backfill: Option<(Topics, Stamp)>,
-    /// The backfill is of all topics, and nothing has been handed out since.
+    pub latest: Option<(Topics, Stamp)>,
+    /// What was known is asked of all topics, and nothing has been handed out since.
     pub is_seek: bool,
     /// Follow the source as it grows.
     pub grows: bool,
@@ -33,8 +33,8 @@ pub(crate) struct Request {
 #[allow(clippy::struct_excessive_bools)] // Each is independent of the others.
 pub(crate) struct Ahead {
     pub queue: Queue,
-    pub backfill: Option<(Stamp, Batch)>,
-    /// Messages at or before this position were handed out, or were part of a backfill.
+    pub latest: Option<(Stamp, Batch)>,
+    /// Messages at or before this position were handed out, or were part of what was known after a seek.
     pub skip: Cursor,
     /// Everything up to here has been read; `None` before the first batch.
     pub through: Option<Stamp>,
@@ -44,8 +44,8 @@ pub(crate) struct Ahead {
     /// Why a growing source ended.
     pub end: Option<FollowEnd>,
     pub error: Option<SourceError>,
-    /// The backfill failed.
-    pub backfill_error: Option<SourceError>,
+    /// Why what was known could not be read.
+    pub latest_error: Option<SourceError>,
     /// Read up to here, then wait.
     pub wanted_through: Stamp,
     pub pace: Pace,
@@ -91,14 +91,14 @@ impl Feed {
         let shared = Arc::new(Shared {
             ahead: Mutex::new(Ahead {
                 queue: Queue::default(),
-                backfill: None,
+                latest: None,
                 skip: Cursor::START,
                 through: None,
                 is_caught_up: false,
                 is_finished: false,
                 end: None,
                 error: None,
-                backfill_error: None,
+                latest_error: None,
                 wanted_through: Stamp::MIN,
                 pace: Pace::default(),
                 request: None,
@@ -128,8 +128,8 @@ impl Feed {
         let mut ahead = self.shared.lock();
         ahead.generation += 1;
         ahead.queue.clear();
-        ahead.backfill = None;
-        ahead.backfill_error = None;
+        ahead.latest = None;
+        ahead.latest_error = None;
         ahead.skip = request.after;
         ahead.through = None;
         ahead.is_caught_up = false;
@@ -407,23 +407,23 @@ impl Worker<'_> {
 
     fn begin(&self, request: Request) -> Option<Reading> {
         let mut after = request.after;
-        if let Some((topics, at)) = &request.backfill {
+        if let Some((topics, at)) = &request.latest {
             let known = self.cache.latest_at(topics, *at);
             if let Ok(known) = &known
                 && request.grows
                 && request.is_seek
             {
-                // More messages may come with that very stamp: they are told from the backfill by their order.
+                // More messages may come with that very stamp: they are distinguished from those by their order.
                 after = Cursor::told_by(known, *at);
             }
             let is_known = known.is_ok();
             self.put(|ahead| match known {
                 Ok(known) => {
                     ahead.skip = after;
-                    ahead.backfill = Some((*at, known));
+                    ahead.latest = Some((*at, known));
                 }
                 Err(error) => {
-                    ahead.backfill_error = Some(error);
+                    ahead.latest_error = Some(error);
                     ahead.is_finished = true;
                 }
             });

@@ -1,5 +1,6 @@
 //! The player.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -40,9 +41,9 @@ pub struct Player {
     /// When the clock was last set, and the recorded time then.
     anchor: Option<(Instant, Stamp)>,
     pending: Vec<PlayerEvent>,
-    /// Topics whose backfill was requested and not handed out yet.
-    owed: Vec<String>,
-    /// The backfill of all topics is due, after a seek.
+    /// Topics whose latest messages were requested and not handed out yet.
+    owed: BTreeSet<String>,
+    /// The latest messages of all topics are due, after a seek.
     owes_all: bool,
     /// Reading has failed and was not requested again.
     has_failed: bool,
@@ -87,7 +88,7 @@ impl Player {
             cursor: Cursor::before(start),
             anchor: None,
             pending: Vec::new(),
-            owed: Vec::new(),
+            owed: BTreeSet::new(),
             owes_all: false,
             has_failed: false,
             passes: 0,
@@ -145,7 +146,7 @@ impl Player {
         self.become_state(PlayState::Paused);
     }
 
-    /// Goes to the end of the source and continues with new messages. The next event is the backfill at the end.
+    /// Goes to the end of the source and continues with new messages. The next event is what is known at the end.
     ///
     /// For a source that does not grow, this is a seek to its end.
     pub fn follow(&mut self) {
@@ -179,7 +180,7 @@ impl Player {
     /// Seeks to `at`, clamped to the recording. The next events are what was known as of then, then what comes after
     /// it.
     ///
-    /// A seek does not wait for a read in progress. If the backfill fails, the next event is [`PlayerEvent::Failed`],
+    /// A seek does not wait for a read in progress. If what was known cannot be read, the next event is [`PlayerEvent::Failed`],
     /// whatever the state.
     pub fn seek(&mut self, at: Stamp) {
         let range = self.cache.summary().range;
@@ -216,7 +217,7 @@ impl Player {
         }
     }
 
-    /// Plays other topics from here on. New topics come with a backfill.
+    /// Plays other topics from here on. New topics come with their latest messages.
     pub fn set_topics(&mut self, topics: Topics) {
         if self.state == PlayState::Following {
             // Hand out what was read: some of it may be before the cursor and would not be read again.
@@ -264,7 +265,7 @@ impl Player {
         };
         let known = step::known(&self.cache, &self.topics, cursor)?;
         self.stand_at(cursor);
-        events.push(PlayerEvent::Backfill(cursor.time, known));
+        events.push(PlayerEvent::Latest(cursor.time, known));
         Ok(events)
     }
 
@@ -288,7 +289,7 @@ impl Player {
                     range: TimeRange::new(self.cursor.next(), end),
                     missed: std::collections::BTreeMap::new(),
                 });
-                events.push(PlayerEvent::Backfill(end, known));
+                events.push(PlayerEvent::Latest(end, known));
             }
         }
         self.stand_at(Cursor::after(end));
@@ -306,7 +307,7 @@ impl Player {
         let cursor = Cursor::after(self.cursor.time.plus_nanos(-nanos(time)).max(start));
         let known = step::known(&self.cache, &self.topics, cursor)?;
         self.stand_at(cursor);
-        events.push(PlayerEvent::Backfill(cursor.time, known));
+        events.push(PlayerEvent::Latest(cursor.time, known));
         Ok(events)
     }
 
@@ -317,12 +318,12 @@ impl Player {
         let mut events = std::mem::take(&mut self.pending);
         let told = self
             .feed
-            .with(|ahead| (ahead.backfill.take(), ahead.backfill_error.take()));
+            .with(|ahead| (ahead.latest.take(), ahead.latest_error.take()));
         match told {
-            (Some((at, backfill)), _) => {
+            (Some((at, latest)), _) => {
                 self.owed.clear();
                 self.owes_all = false;
-                events.push(PlayerEvent::Backfill(at, backfill));
+                events.push(PlayerEvent::Latest(at, latest));
             }
             (None, Some(error)) => self.fail(error, &mut events),
             (None, None) => {}
@@ -574,14 +575,14 @@ impl Player {
         self.restart();
     }
 
-    /// Records that the backfill of all topics is due.
+    /// Records that the latest messages of all topics are due.
     fn owe_all(&mut self) {
         self.anchor = None;
         self.owed = self.names(&self.topics);
         self.owes_all = true;
     }
 
-    /// Reads from the cursor on. A backfill that is still due is requested again: the result of an earlier request is
+    /// Reads from the cursor on. Latest messages that are still due are requested again: the result of an earlier request is
     /// discarded with it.
     fn restart(&mut self) {
         self.head.set_position(self.cursor.time);
@@ -591,8 +592,7 @@ impl Player {
         self.feed.ask(Request {
             topics: self.topics.clone(),
             after: self.cursor,
-            backfill: (!self.owed.is_empty())
-                .then(|| (Topics::Named(self.owed.clone()), self.cursor.time)),
+            latest: (!self.owed.is_empty()).then(|| (Topics::named(&self.owed), self.cursor.time)),
             is_seek: self.owes_all && self.cursor.order.is_none(),
             grows: self.grows,
         });
@@ -610,15 +610,15 @@ impl Player {
         end.max(queued.unwrap_or(end)).max(self.cursor.time)
     }
 
-    fn names(&self, topics: &Topics) -> Vec<String> {
+    fn names(&self, topics: &Topics) -> BTreeSet<String> {
         let summary = self.cache.summary();
         match topics {
             Topics::All => summary.topics().into_iter().map(str::to_owned).collect(),
-            Topics::Named(names) => names.clone(),
+            Topics::Named(names) => names.as_ref().clone(),
         }
     }
 
-    fn added(&self, topics: &Topics) -> Vec<String> {
+    fn added(&self, topics: &Topics) -> BTreeSet<String> {
         self.names(topics)
             .into_iter()
             .filter(|name| !self.topics.contains(name))

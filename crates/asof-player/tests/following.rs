@@ -232,7 +232,7 @@ struct Desk {
     start: Instant,
     now: Duration,
     seen: Vec<u64>,
-    backfills: Vec<Vec<u64>>,
+    lookups: Vec<Vec<u64>>,
     skipped: Vec<(TimeRange, u64)>,
     restarts: usize,
     over: Vec<FollowEnd>,
@@ -246,7 +246,7 @@ impl Desk {
             start: Instant::now(),
             now: Duration::ZERO,
             seen: Vec::new(),
-            backfills: Vec::new(),
+            lookups: Vec::new(),
             skipped: Vec::new(),
             restarts: 0,
             over: Vec::new(),
@@ -261,8 +261,8 @@ impl Desk {
                     PlayerEvent::Messages(batch) => {
                         self.seen.extend(batch.iter().map(|message| message.order));
                     }
-                    PlayerEvent::Backfill(_, batch) => {
-                        self.backfills
+                    PlayerEvent::Latest(_, batch) => {
+                        self.lookups
                             .push(batch.iter().map(|message| message.order).collect());
                     }
                     PlayerEvent::Skipped { range, missed } => {
@@ -344,7 +344,7 @@ fn going_to_the_end_tells_what_is_known_and_then_what_comes() {
     desk.player.follow();
     assert_eq!(desk.player.state(), PlayState::Following);
     desk.pass(50);
-    assert_eq!(desk.backfills, [vec![1, 2]]);
+    assert_eq!(desk.lookups, [vec![1, 2]]);
     // One with the stamp of the last, one that is new.
     source.arrive(&[(1, 200), (0, 300)]);
     desk.pass(50);
@@ -352,7 +352,7 @@ fn going_to_the_end_tells_what_is_known_and_then_what_comes() {
     desk.player.seek(Stamp::from_nanos(100 * MS));
     assert_eq!(desk.player.state(), PlayState::Playing);
     desk.pass(1_000);
-    assert_eq!(desk.backfills.last(), Some(&vec![0, 1]));
+    assert_eq!(desk.lookups.last(), Some(&vec![0, 1]));
     assert_eq!(desk.seen, [3, 4, 2, 3, 4]);
 }
 

@@ -30,7 +30,7 @@ struct Inner {
     allowed: Mutex<usize>,
     changed: Condvar,
     fails: Mutex<bool>,
-    fails_backfill: Mutex<bool>,
+    fails_latest: Mutex<bool>,
 }
 
 impl Tape {
@@ -47,7 +47,7 @@ impl Tape {
             allowed: Mutex::new(usize::MAX),
             changed: Condvar::new(),
             fails: Mutex::new(false),
-            fails_backfill: Mutex::new(false),
+            fails_latest: Mutex::new(false),
         });
         Tape { inner, payload: 8 }
     }
@@ -159,7 +159,7 @@ impl Source for Tape {
     }
 
     fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-        if std::mem::take(&mut *self.inner.fails_backfill.lock().expect("fails")) {
+        if std::mem::take(&mut *self.inner.fails_latest.lock().expect("fails")) {
             return Err(torn());
         }
         let query = Query {
@@ -181,7 +181,7 @@ struct Desk {
     now: Duration,
     /// The orders of the messages that came.
     seen: Vec<u64>,
-    backfills: Vec<(i64, Vec<u64>)>,
+    lookups: Vec<(i64, Vec<u64>)>,
     states: Vec<PlayState>,
     loops: usize,
     failures: usize,
@@ -198,7 +198,7 @@ impl Desk {
             start: Instant::now(),
             now: Duration::ZERO,
             seen: Vec::new(),
-            backfills: Vec::new(),
+            lookups: Vec::new(),
             states: Vec::new(),
             loops: 0,
             failures: 0,
@@ -209,8 +209,8 @@ impl Desk {
         for event in events {
             match event {
                 PlayerEvent::Messages(batch) => self.seen.extend(orders(&batch)),
-                PlayerEvent::Backfill(at, batch) => {
-                    self.backfills.push((at.nanos() / MS, orders(&batch)));
+                PlayerEvent::Latest(at, batch) => {
+                    self.lookups.push((at.nanos() / MS, orders(&batch)));
                 }
                 PlayerEvent::State(state) => self.states.push(state),
                 PlayerEvent::Looped(pass) => {
@@ -320,7 +320,7 @@ fn a_seek_says_what_was_known_and_goes_on_behind_it() {
     desk.player.seek((5_000 * MS + 5 * MS).into());
     desk.pass(400);
     // As of 5.005 s: the first topic's message at 5.0 s and the second one's at 4.91 s.
-    assert_eq!(desk.backfills, [(5_005, vec![99, 100])]);
+    assert_eq!(desk.lookups, [(5_005, vec![99, 100])]);
     assert_eq!(desk.seen[..4], [101, 102, 103, 104]);
     desk.pass(10_000);
     assert_eq!(desk.seen, tape.all()[101..]);
@@ -333,18 +333,18 @@ fn what_is_at_the_time_of_a_seek_before_it_is_played_after_it_also_at_the_start_
     desk.player.seek_before((5_000 * MS).into());
     desk.player.play();
     desk.pass(10_000);
-    assert_eq!(desk.backfills, [(4_999, vec![98, 99])]);
+    assert_eq!(desk.lookups, [(4_999, vec![98, 99])]);
     assert_eq!(desk.seen, tape.all()[100..]);
     assert_eq!(desk.player.state(), PlayState::Ended);
     for start in [0, -1_000] {
         desk.seen.clear();
-        desk.backfills.clear();
+        desk.lookups.clear();
         desk.player.seek_before((start * MS).into());
         assert_eq!(desk.player.state(), PlayState::Paused);
         desk.player.play();
         desk.pass(12_000);
         assert_eq!(desk.seen, tape.all(), "from {start}");
-        assert!(desk.backfills.is_empty(), "{:?}", desk.backfills);
+        assert!(desk.lookups.is_empty(), "{:?}", desk.lookups);
     }
 }
 
@@ -356,7 +356,7 @@ fn a_seek_outside_of_the_recording_is_held_within_it() {
     desk.pass(100);
     desk.player.seek((50_000 * MS).into());
     desk.pass(100);
-    assert_eq!(desk.backfills, [(0, vec![0]), (1_910, vec![38, 39])]);
+    assert_eq!(desk.lookups, [(0, vec![0]), (1_910, vec![38, 39])]);
 }
 
 #[test]
@@ -365,14 +365,14 @@ fn what_was_known_is_told_of_every_topic_however_fast_they_are_added() {
     let mut desk = Desk::new(&cache(&tape), Topics::named(["/none"]));
     desk.player.seek((2_000 * MS).into());
     desk.pass(100);
-    desk.backfills.clear();
+    desk.lookups.clear();
     // The second comes before the answer for the first.
     desk.player.set_topics(Topics::named(["/none", "/t0"]));
     desk.player
         .set_topics(Topics::named(["/none", "/t0", "/t1"]));
     desk.pass(100);
-    let told: usize = desk.backfills.iter().map(|(_, orders)| orders.len()).sum();
-    assert_eq!(told, 2, "{:?}", desk.backfills);
+    let told: usize = desk.lookups.iter().map(|(_, orders)| orders.len()).sum();
+    assert_eq!(told, 2, "{:?}", desk.lookups);
 }
 
 #[test]
@@ -384,14 +384,14 @@ fn a_topic_added_while_playing_comes_with_what_was_known_of_it() {
     let position = desk.player.position().nanos() / MS;
     desk.player.set_topics(Topics::All);
     desk.pass(5_000);
-    let added = desk.backfills[0].clone();
+    let added = desk.lookups[0].clone();
     assert_eq!((added.0, added.1.len()), (position, 1));
     let first = desk
         .seen
         .iter()
         .position(|order| order % 2 == 1)
         .expect("the new topic");
-    // Nothing of the new topic is missing between its backfill and its first message.
+    // Nothing of the new topic is missing between its latest message and its first one.
     assert_eq!(desk.seen[first], added.1[0] + 2);
     let of_first: Vec<u64> = desk
         .seen
@@ -443,7 +443,7 @@ fn a_seek_that_fails_while_paused_says_so_once_and_playing_tries_again() {
     let mut desk = Desk::new(&cache(&tape), Topics::All);
     // Nothing is in memory yet that could answer.
     tape.allow(0);
-    *tape.inner.fails_backfill.lock().expect("fails") = true;
+    *tape.inner.fails_latest.lock().expect("fails") = true;
     desk.player.seek((1_050 * MS).into());
     eventually("the failure", || {
         let events = desk.player.tick(desk.start + desk.now);
@@ -452,12 +452,12 @@ fn a_seek_that_fails_while_paused_says_so_once_and_playing_tries_again() {
     });
     tape.allow(usize::MAX);
     desk.pass(200);
-    assert_eq!((desk.failures, desk.backfills.len()), (1, 0));
+    assert_eq!((desk.failures, desk.lookups.len()), (1, 0));
     assert_eq!(desk.player.state(), PlayState::Paused);
     desk.player.play();
     desk.pass(4_000);
     // What was known is told after all, and then the rest.
-    assert_eq!(desk.backfills, [(1_050, vec![20, 21])]);
+    assert_eq!(desk.lookups, [(1_050, vec![20, 21])]);
     assert_eq!(desk.seen, tape.all()[22..]);
     assert_eq!(desk.failures, 1);
 }
@@ -476,9 +476,9 @@ fn a_seek_does_not_wait_for_a_read_that_is_stuck() {
     eventually("what was known", || {
         let events = desk.player.tick(desk.start + desk.now);
         desk.take(events);
-        !desk.backfills.is_empty()
+        !desk.lookups.is_empty()
     });
-    assert_eq!(desk.backfills[0].0, 30_000);
+    assert_eq!(desk.lookups[0].0, 30_000);
     // Neither does its end wait.
     drop(desk);
     tape.allow(usize::MAX);
@@ -556,7 +556,7 @@ fn stepping_forward_and_back_by_message_meets_every_one_even_of_one_stamp() {
         desk.take(events);
     }
     let known: Vec<Vec<i64>> = desk
-        .backfills
+        .lookups
         .iter()
         .map(|(at, orders)| std::iter::once(*at).chain([orders.len() as i64]).collect())
         .collect();
@@ -596,7 +596,7 @@ fn a_step_over_too_much_hands_out_what_is_known_after_it_and_says_what_it_skippe
     let bytes: u64 = events
         .iter()
         .map(|event| match event {
-            PlayerEvent::Messages(batch) | PlayerEvent::Backfill(_, batch) => batch.held_bytes(),
+            PlayerEvent::Messages(batch) | PlayerEvent::Latest(_, batch) => batch.held_bytes(),
             _ => 0,
         })
         .sum();
@@ -608,7 +608,7 @@ fn a_step_over_too_much_hands_out_what_is_known_after_it_and_says_what_it_skippe
     let end = 99_910 * MS;
     assert_eq!(skipped, Some(TimeRange::new(0.into(), end.into())));
     desk.take(events);
-    assert_eq!(desk.backfills, [(99_910, vec![1_998, 1_999])]);
+    assert_eq!(desk.lookups, [(99_910, vec![1_998, 1_999])]);
     assert_eq!(desk.player.position(), end.into());
 }
 
@@ -629,7 +629,7 @@ fn stepping_by_time_goes_both_ways() {
         .step_back_by(Duration::from_millis(200))
         .expect("steps");
     desk.take(events);
-    assert_eq!(desk.backfills.last(), Some(&(1_050, vec![20, 21])));
+    assert_eq!(desk.lookups.last(), Some(&(1_050, vec![20, 21])));
 }
 
 #[test]

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use asof::TimeRange;
-use asof::align::{AlignError, AlignOptions, Aligned, On, Pick, Rule, UnknownWord};
+use asof::align::{AlignError, AlignOptions, On, Pick, Rule, UnknownWord};
 use pyo3::prelude::*;
 
 use crate::errors::{Failure, Result};
-use crate::interrupt::Heeding;
 use crate::table::{Rows, Table};
-use crate::time::{Length, Time, range};
+use crate::time::{Length, Time, from_items, range};
 
 impl From<AlignError> for Failure {
     fn from(error: AlignError) -> Self {
@@ -24,41 +23,26 @@ impl From<AlignError> for Failure {
     }
 }
 
-/// Options for aligning topics, from a Python dict.
-pub struct Wish {
-    /// `nearest`, `last`, `before`, `next`, `after`, `interpolate`, or their names in pandas and polars.
-    how: String,
-    /// `stamp` or `log_time`.
-    on: Option<String>,
-    /// The largest distance of a match.
-    tolerance: Option<Length>,
-    /// Whether interpolation takes the nearest message at the ends.
-    or_nearest: bool,
-    /// Columns by topic.
-    columns: BTreeMap<String, Vec<String>>,
-    /// The time range.
-    start: Option<Time>,
-    end: Option<Time>,
-}
-
-impl FromPyObject<'_, '_> for Wish {
-    type Error = PyErr;
-
-    /// Errors of its parts are returned unchanged: they name the wrong option.
-    fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
-        Ok(Wish {
-            how: given.get_item("how")?.extract()?,
-            on: given.get_item("on")?.extract()?,
-            tolerance: given.get_item("tolerance")?.extract()?,
-            or_nearest: given.get_item("or_nearest")?.extract()?,
-            columns: given.get_item("columns")?.extract()?,
-            start: given.get_item("start")?.extract()?,
-            end: given.get_item("end")?.extract()?,
-        })
+from_items! {
+    /// Options for aligning topics, from a Python dict.
+    pub struct AlignArguments {
+        /// `nearest`, `last`, `before`, `next`, `after`, `interpolate`, or their names in pandas and polars.
+        how: String,
+        /// `stamp` or `log_time`.
+        on: Option<String>,
+        /// The largest distance of a match.
+        tolerance: Option<Length>,
+        /// Whether interpolation takes the nearest message at the ends.
+        or_nearest: bool,
+        /// Columns by topic.
+        columns: BTreeMap<String, Vec<String>>,
+        /// The time range.
+        start: Option<Time>,
+        end: Option<Time>,
     }
 }
 
-impl Wish {
+impl AlignArguments {
     /// The same for a recording of this range.
     pub fn options(self, whole: TimeRange) -> Result<AlignOptions> {
         let wrong = |option: &str, error: UnknownWord| {
@@ -83,39 +67,18 @@ impl Wish {
     }
 }
 
-/// For each message of a topic, the matching rows of others.
-pub fn join(
-    recording: Heeding,
-    anchor: &str,
-    others: &[String],
-    options: AlignOptions,
-) -> Result<Table> {
-    let aligned = Aligned::join(&recording, anchor, others, options)?;
-    Ok(table(recording, aligned))
-}
-
-/// For each instant of a grid, the matching rows of topics.
-pub fn resample(
-    recording: Heeding,
-    topics: &[String],
-    hz: f64,
-    options: AlignOptions,
-) -> Result<Table> {
-    let aligned = Aligned::resample(&recording, topics, hz, options)?;
-    Ok(table(recording, aligned))
-}
-
-fn table(recording: Heeding, aligned: Aligned) -> Table {
-    let schema = Arc::clone(aligned.schema());
-    Table::new(schema, move |rows, lost| {
+/// A table of topics side by side.
+pub fn table(made: std::result::Result<asof::Table, asof::Error>) -> Result<Table> {
+    let made = made?;
+    let schema = Arc::clone(made.schema());
+    Ok(Table::new(schema, move |rows, lost| {
         let lost = Arc::clone(lost);
-        let source = Arc::new(Heeding(Arc::clone(&recording.0)));
-        let mut batches = aligned.clone().with_rows(rows).read(source)?;
+        let mut batches = made.batches_of(rows)?;
         let rows = std::iter::from_fn(move || {
             let next = batches.next();
-            lost.store(batches.left_out(), Ordering::Relaxed);
+            lost.store(batches.lost(), Ordering::Relaxed);
             next.map(|batch| batch.map_err(Failure::from))
         });
         Ok(Box::new(rows) as Rows)
-    })
+    }))
 }

@@ -2,22 +2,27 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use arrow_array::builder::{ListBuilder, MapBuilder, MapFieldNames, StringBuilder};
 use arrow_array::{
     ArrayRef, RecordBatch, StringArray, TimestampNanosecondArray, UInt32Array, UInt64Array,
 };
 use asof::catalogue::{Found, IndexOptions, NamePattern, Search};
-use asof::{Error, Event, FleetOptions, Progress, TimeRange};
+use asof::{Error, FleetOptions, TimeRange};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::errors::{Failure, Result};
 use crate::interrupt::awaited;
+use crate::source::Source;
 use crate::sql::OwnTables;
 use crate::table::Table;
-use crate::time::{Time, range};
+use crate::time::{Time, from_items, range};
+use crate::verbs::collected;
+
+/// Recordings with their addresses, how many are gone, and how many cannot be read.
+type FoundSources = (Vec<(String, Source)>, u64, u64);
 
 /// A folder or bucket of recordings.
 #[pyclass(frozen, module = "asof._asof")]
@@ -30,20 +35,20 @@ fn wrong(error: Error) -> Failure {
     }
 }
 
-/// What a search asks for; what is not given matches everything.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-struct Wanted {
-    topics: Vec<String>,
-    since: Option<Time>,
-    until: Option<Time>,
-    robot: Vec<String>,
-    site: Vec<String>,
-    tags: BTreeMap<String, String>,
-    r#where: Option<String>,
+from_items! {
+    /// What a search asks for; what is not given matches everything.
+    struct SearchArguments {
+        topics: Vec<String>,
+        since: Option<Time>,
+        until: Option<Time>,
+        robot: Vec<String>,
+        site: Vec<String>,
+        tags: BTreeMap<String, String>,
+        predicate: Option<String>,
+    }
 }
 
-impl Wanted {
+impl SearchArguments {
     fn search(self) -> Result<Search> {
         let patterns = |names: Vec<String>| -> Vec<NamePattern> {
             names.iter().map(|name| NamePattern::new(name)).collect()
@@ -52,7 +57,7 @@ impl Wanted {
         for time in [self.since, self.until].into_iter().flatten() {
             time.absolute()?;
         }
-        let predicate = self.r#where.map(|text| text.parse()).transpose();
+        let predicate = self.predicate.map(|text| text.parse()).transpose();
         let tags = self.tags.into_iter();
         Ok(Search {
             topics: patterns(self.topics),
@@ -94,14 +99,7 @@ impl Fleet {
 
     /// Writes new and changed recordings to the catalogue; how many, and the warnings.
     fn index<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyDict>, Vec<String>)> {
-        let warnings = Arc::new(Mutex::new(Vec::new()));
-        let told = Arc::clone(&warnings);
-        let progress = Progress::to(move |event| {
-            if let Event::Warning(text) = event {
-                let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-                told.push(text.to_owned());
-            }
-        });
+        let (progress, warnings) = collected();
         let fleet = self.0.clone().with_progress(progress.clone());
         let index = move || fleet.index(&IndexOptions::default()).map_err(wrong);
         let run = awaited(py, index).inspect_err(|_| progress.cancel())?;
@@ -120,8 +118,21 @@ impl Fleet {
         Ok((dict, warnings.clone()))
     }
 
+    /// The matching recordings, to be read, with their addresses, and how many are gone or cannot be read. Each is opened by its
+    /// first reader.
+    fn recordings(&self, py: Python<'_>, wanted: SearchArguments) -> PyResult<FoundSources> {
+        let search = wanted.search()?;
+        let found = py.detach(|| self.0.recordings(&search)).map_err(wrong)?;
+        let recordings = found.recordings.into_iter().map(|one| {
+            let place = one.recording.places().first();
+            let place = place.map(|place| place.display().to_string());
+            (place.unwrap_or_default(), Source::from(&one.recording))
+        });
+        Ok((recordings.collect(), found.gone, found.unreadable))
+    }
+
     /// The matching recordings as a table.
-    fn find(&self, py: Python<'_>, wanted: Wanted) -> PyResult<Table> {
+    fn find(&self, py: Python<'_>, wanted: SearchArguments) -> PyResult<Table> {
         let search = wanted.search()?;
         let found = py.detach(|| self.0.find(&search)).map_err(wrong)?;
         let batch = rows(&self.0, &found).map_err(Failure::from)?;

@@ -1,13 +1,10 @@
 //! Ctrl-C during long operations.
 
 use std::cell::{Cell, RefCell};
-use std::io;
-use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-use asof::formats::Recording;
-use asof::{Batches, Query, Source, SourceError, SourceLayer};
+use asof::Progress;
 use pyo3::prelude::*;
 
 use crate::errors::{Failure, Result};
@@ -23,7 +20,7 @@ thread_local! {
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
 
-/// Works without the GIL; Ctrl-C interrupts a [`Heeding`] source that is read in it.
+/// Works without the GIL; Ctrl-C ends work in it whose progress is [`interrupting`].
 ///
 /// # Errors
 /// The exception of the signal handler, whatever became of the interrupted read.
@@ -67,40 +64,18 @@ pub fn awaited<T: Send + 'static>(
     }
 }
 
-/// A recording whose reading Ctrl-C interrupts, after any batch of messages.
-pub struct Heeding(pub Arc<dyn Recording>);
-
-impl SourceLayer for Heeding {
-    type Inner = dyn Source;
-
-    fn inner(&self) -> &Self::Inner {
-        &*self.0
-    }
-
-    fn read(&self, query: &Query) -> std::result::Result<Batches, SourceError> {
-        let mut batches = self.inner().read(query)?;
-        let heeding = std::iter::from_fn(move || match interrupted() {
-            Ok(()) => batches.next(),
-            Err(error) => Some(Err(error)),
-        });
-        Ok(Box::new(heeding))
-    }
+/// A progress of work that Ctrl-C interrupts, such as reading, after any batch of messages.
+pub fn interrupting() -> Progress {
+    Progress::default().cancelled_when(is_interrupted)
 }
 
-/// An error if Ctrl-C was pressed, on a thread that works [`detached`]; never on any other.
-pub fn interrupted() -> std::result::Result<(), SourceError> {
+/// Whether Ctrl-C was pressed, on a thread that works [`detached`]; never on any other.
+fn is_interrupted() -> bool {
     if !MAY_ASK.get() {
-        return Ok(());
+        return false;
     }
     if let Err(raised) = Python::attach(|py| py.check_signals()) {
         RAISED.set(Some(raised));
     }
-    if RAISED.with_borrow(Option::is_none) {
-        return Ok(());
-    }
-    Err(SourceError::Io {
-        place: String::new(),
-        offset: 0,
-        cause: io::ErrorKind::Interrupted.into(),
-    })
+    RAISED.with_borrow(Option::is_some)
 }

@@ -14,8 +14,10 @@ mod live;
 mod message;
 mod ndarray;
 mod picture;
+mod robot;
 mod source;
 mod sql;
+mod sync;
 mod table;
 mod tf;
 mod time;
@@ -39,13 +41,17 @@ mod _asof {
     #[pymodule_export]
     use super::lerobot::export_lerobot;
     #[pymodule_export]
-    use super::live::{Robot, Synchronized, Window};
+    use super::live::{Robot, Window};
     #[pymodule_export]
     use super::message::{Message, Messages, message_of};
     #[pymodule_export]
     use super::picture::{bytes_at, picture, video_packet};
     #[pymodule_export]
+    use super::robot::{Playback, Recorder, record, snapshots};
+    #[pymodule_export]
     use super::source::Source;
+    #[pymodule_export]
+    use super::sync::Synchronized;
     #[pymodule_export]
     use super::table::{Batch, Batches, Table};
     #[pymodule_export]
@@ -76,6 +82,12 @@ mod _asof {
     #[pyfunction]
     fn length(span: super::time::Length) -> i64 {
         i64::try_from(span.0.as_nanos()).unwrap_or(i64::MAX)
+    }
+
+    /// How many decoders were made in this process: each parses a schema.
+    #[pyfunction]
+    fn decoders_made() -> u64 {
+        asof::decode::decoders_made()
     }
 
     /// Runs the command `asof` with these arguments, and returns its exit code.

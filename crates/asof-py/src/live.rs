@@ -1,14 +1,10 @@
 //! Running robots.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use asof::formats::Recording;
-use asof::live::{LiveError, LiveWindow, Robot as Session, Sample};
-use asof::window::sync::{ApproximateTime, ExactTime, SharedSynchronizer, Stamped, Synchronizer};
-use asof::window::{Bounds, Connection, Entry, Recent, WaitError};
+use asof::live::{LiveError, LiveWindow, RecentOptions, Sample};
+use asof::window::{Bounds, Entry, Recent, WaitError};
 use asof::{Batch, Stamp, When};
 use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
@@ -17,6 +13,7 @@ use crate::errors::Failure;
 use crate::fields::SharedDecoders;
 use crate::interrupt::SIGNAL_POLL_INTERVAL;
 use crate::message::Message;
+use crate::robot::wants;
 use crate::source::Source;
 use crate::tf::{Filled, TransformBuffer};
 use crate::time::{Length, Time};
@@ -31,17 +28,16 @@ impl From<LiveError> for Failure {
     }
 }
 
-/// The largest size of a window, in bytes.
+/// The largest size of a window, in bytes, unless another is asked for.
 const MOST_BYTES: u64 = 512 << 20;
-/// How many sets may wait to be read.
-const MOST_SETS: usize = 64;
 
 /// A session with a running robot.
 #[pyclass(frozen, module = "asof._asof")]
-pub struct Robot(Mutex<Option<Session>>);
+pub struct Robot(Mutex<Option<asof::Robot>>);
 
 impl Robot {
-    fn session(&self) -> Result<Session, Failure> {
+    /// The robot, until it is closed.
+    pub fn session(&self) -> Result<asof::Robot, Failure> {
         let session = self
             .0
             .lock()
@@ -56,7 +52,7 @@ impl Robot {
     /// Opens a session.
     #[staticmethod]
     fn connect(py: Python<'_>, address: &str) -> PyResult<Self> {
-        let robot = py.detach(|| asof::live::connect(address).map_err(Failure::from))?;
+        let robot = py.detach(|| asof::connect(address).map_err(Failure::from))?;
         Ok(Robot(Mutex::new(Some(robot))))
     }
 
@@ -99,13 +95,14 @@ impl Robot {
     }
 
     /// Keeps the newest messages of a topic.
-    #[pyo3(signature = (topic, last = None, count = None))]
+    #[pyo3(signature = (topic, last = None, count = None, bytes = None))]
     fn window(
         &self,
         py: Python<'_>,
         topic: &str,
         last: Option<Length>,
         count: Option<usize>,
+        bytes: Option<u64>,
     ) -> PyResult<Window> {
         let session = self.session()?;
         let bounds = match (last, count) {
@@ -114,11 +111,12 @@ impl Robot {
             (None, Some(count)) => Bounds::count(count),
             (None, None) => Bounds::age(Duration::from_secs(10)),
         };
+        let bounds = bounds.and_bytes(bytes.unwrap_or(MOST_BYTES));
         let window = py.detach(|| {
             let window = session.create_window::<Sample>(topic, 1);
             let window =
                 window.with_stamp(|sample: &Sample| sample.header_stamp().or(sample.source));
-            let window = window.with_bounds(bounds.and_bytes(MOST_BYTES));
+            let window = window.with_bounds(bounds);
             window.build().map_err(Failure::from)
         })?;
         Ok(Window {
@@ -128,16 +126,27 @@ impl Robot {
         })
     }
 
-    /// The recent messages of all topics, as a recording that grows.
-    fn recent(&self, py: Python<'_>) -> PyResult<Source> {
+    /// The newest messages of topics, of all where none is named, as a recording that grows.
+    #[pyo3(signature = (topics = Vec::new(), last = None, bytes = None))]
+    fn recent(
+        &self,
+        py: Python<'_>,
+        topics: Vec<String>,
+        last: Option<Length>,
+        bytes: Option<u64>,
+    ) -> PyResult<Source> {
         let session = self.session()?;
-        let recent = py.detach(|| -> Result<_, Failure> {
-            let recent = session.recent(&asof::live::RecentOptions::default())?;
-            recent.wait_for_topics(Instant::now() + Duration::from_secs(2));
-            Ok(recent)
-        })?;
-        let recording: Arc<dyn Recording> = Arc::new(recent);
-        Ok(Source { recording })
+        let mut bounds = Recent::default().bounds();
+        if let Some(Length(last)) = last {
+            bounds = bounds.and_age(last);
+        }
+        if let Some(bytes) = bytes {
+            bounds = bounds.and_bytes(bytes);
+        }
+        let options = RecentOptions::default().with_bounds(bounds);
+        let options = options.with_topics(wants(&topics, &[]));
+        let recent = py.detach(|| session.recent(&options).map_err(Failure::from))?;
+        Ok(Source::from(&recent))
     }
 
     /// The robot's transforms, updated as they arrive.
@@ -176,7 +185,7 @@ impl Robot {
 #[pyclass(frozen, module = "asof")]
 pub struct Window {
     topic: String,
-    kept: Arc<LiveWindow<Sample>>,
+    pub(crate) kept: Arc<LiveWindow<Sample>>,
     decoders: SharedDecoders,
 }
 
@@ -198,7 +207,8 @@ impl Window {
     }
 }
 
-fn message(sample: &Sample, decoders: &SharedDecoders) -> Message {
+/// A sample as a message.
+pub fn message(sample: &Sample, decoders: &SharedDecoders) -> Message {
     let batch: Batch = [sample.to_message()].into_iter().collect();
     let buffer = batch.buffers().first();
     let first = batch.iter().next();
@@ -278,8 +288,8 @@ impl Window {
             }
             recent
         });
-        let recording: Arc<dyn Recording> = Arc::new(recording);
-        Source { recording }
+        let recording: Arc<dyn asof::Source> = Arc::new(recording);
+        recording.into()
     }
 
     fn __len__(&self) -> usize {
@@ -305,107 +315,4 @@ impl Window {
     fn __repr__(&self) -> String {
         format!("<asof.Window {}: {} messages>", self.topic, self.kept.len())
     }
-}
-
-/// A set of matching messages.
-type Set = Vec<Stamped<Arc<Sample>>>;
-
-/// Sets of matching messages, as they arrive.
-#[pyclass(frozen, module = "asof._asof")]
-pub struct Synchronized {
-    sets: Mutex<Receiver<Set>>,
-    /// Sets that were dropped because they were not read in time.
-    missed: Arc<AtomicU64>,
-    decoders: SharedDecoders,
-    _connections: Vec<Connection>,
-    _windows: Vec<Arc<LiveWindow<Sample>>>,
-}
-
-#[pymethods]
-impl Synchronized {
-    /// Joins windows: sets within `slop`, or with the same stamp without it.
-    #[new]
-    #[pyo3(signature = (windows, slop = None, queue_size = 10))]
-    fn new(windows: Vec<PyRef<'_, Window>>, slop: Option<Length>, queue_size: usize) -> Self {
-        let windows: Vec<_> = windows
-            .iter()
-            .map(|window| Arc::clone(&window.kept))
-            .collect();
-        let (sender, sets) = sync_channel(MOST_SETS);
-        let missed = Arc::new(AtomicU64::new(0));
-        let count = windows.len();
-        let connections = match slop {
-            Some(Length(slop)) => {
-                let policy = ApproximateTime::new(count, queue_size).with_max_interval(slop);
-                connect(policy, &windows, sender, &missed)
-            }
-            None => connect(ExactTime::new(count, queue_size), &windows, sender, &missed),
-        };
-        Synchronized {
-            sets: Mutex::new(sets),
-            missed,
-            decoders: SharedDecoders::default(),
-            _connections: connections,
-            _windows: windows,
-        }
-    }
-
-    /// Sets that were dropped because they were not read in time.
-    #[getter]
-    fn missed(&self) -> u64 {
-        self.missed.load(Ordering::Relaxed)
-    }
-
-    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
-    }
-
-    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Vec<Message>>> {
-        self.next(py, None)
-    }
-
-    /// The next set; None where none arrives in time.
-    #[pyo3(signature = (timeout = None))]
-    fn next(&self, py: Python<'_>, timeout: Option<Length>) -> PyResult<Option<Vec<Message>>> {
-        let deadline = timeout.map(|Length(timeout)| Instant::now() + timeout);
-        loop {
-            py.check_signals()?;
-            let found = py.detach(|| {
-                let sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
-                sets.recv_timeout(SIGNAL_POLL_INTERVAL)
-            });
-            match found {
-                Ok(set) => {
-                    let messages = set.iter().map(|one| message(&one.value, &self.decoders));
-                    return Ok(Some(messages.collect()));
-                }
-                Err(RecvTimeoutError::Disconnected) => return Ok(None),
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-            if deadline.is_some_and(|end| Instant::now() >= end) {
-                return Ok(None);
-            }
-        }
-    }
-}
-
-fn connect<S>(
-    policy: S,
-    windows: &[Arc<LiveWindow<Sample>>],
-    sender: SyncSender<Set>,
-    missed: &Arc<AtomicU64>,
-) -> Vec<Connection>
-where
-    S: Synchronizer<Arc<Sample>> + Send + 'static,
-{
-    let missed = Arc::clone(missed);
-    let shared = SharedSynchronizer::sets(policy, move |set| {
-        if sender.try_send(set).is_err() {
-            missed.fetch_add(1, Ordering::Relaxed);
-        }
-    });
-    let windows = windows.iter().enumerate();
-    windows
-        .map(|(topic, window)| shared.follow(topic, window))
-        .collect()
 }

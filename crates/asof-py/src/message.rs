@@ -1,9 +1,10 @@
 //! Messages one by one.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use asof::decode::Record;
-use asof::{Batch, Batches, Channel, MessageRef};
+use asof::{Batch, Batches, Channel, Follow, FollowEnd, Followed, MessageRef};
 use bytes::Bytes;
 use pyo3::exceptions::{PyAttributeError, PyKeyError};
 use pyo3::prelude::*;
@@ -12,6 +13,7 @@ use pyo3::types::{PyBytes, PyDict, PyString};
 
 use crate::errors::{Failure, Result};
 use crate::fields::{Format, SharedDecoders, StructView, Touched};
+use crate::interrupt::SIGNAL_POLL_INTERVAL;
 use crate::value;
 
 /// One message: `topic`, `log_time`, `publish_time`, `sequence`, `raw`, and its fields, which are attributes as well.
@@ -304,11 +306,32 @@ pub fn message_of(channel: Named<Vec<u8>>, times: (i64, i64, u32), payload: Vec<
     }
 }
 
+/// Where messages come from.
+enum Feed {
+    Read(Batches),
+    Follow(Box<dyn Follow>),
+}
+
+impl Feed {
+    /// More messages; an empty batch where there are none yet, `None` after the last one.
+    fn next(&mut self) -> Result<Option<Batch>> {
+        match self {
+            Feed::Read(batches) => Ok(batches.next().transpose()?),
+            Feed::Follow(follow) => match follow.next(Instant::now() + SIGNAL_POLL_INTERVAL)? {
+                Followed::Batch(batch) => Ok(Some(batch)),
+                Followed::CaughtUp | Followed::Restarted => Ok(Some(Batch::default())),
+                Followed::End(FollowEnd::Lost(reason)) => Err(Failure::new("LiveError", reason)),
+                Followed::End(_) => Ok(None),
+            },
+        }
+    }
+}
+
 /// Messages of a recording in order of log time, read on demand.
 #[pyclass(module = "asof")]
 pub struct Messages {
     /// Only one thread at a time has it: its contents need not be `Sync`.
-    batches: Mutex<Batches>,
+    feed: Mutex<Feed>,
     batch: Batch,
     next: usize,
     decoders: SharedDecoders,
@@ -316,9 +339,18 @@ pub struct Messages {
 
 impl Messages {
     /// The messages of these batches.
-    pub fn new(batches: Batches) -> Self {
+    pub fn read(batches: Batches) -> Self {
+        Messages::of(Feed::Read(batches))
+    }
+
+    /// The messages of a source that grows.
+    pub fn follow(follow: Box<dyn Follow>) -> Self {
+        Messages::of(Feed::Follow(follow))
+    }
+
+    fn of(feed: Feed) -> Self {
         Messages {
-            batches: Mutex::new(batches),
+            feed: Mutex::new(feed),
             batch: Batch::default(),
             next: 0,
             decoders: SharedDecoders::default(),
@@ -336,17 +368,11 @@ impl Messages {
         let this = &mut *slf;
         while this.next >= this.batch.len() {
             py.check_signals()?;
-            let batches = this
-                .batches
-                .get_mut()
-                .unwrap_or_else(PoisonError::into_inner);
-            let batch = py.detach(|| batches.next());
+            let feed = this.feed.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let batch = py.detach(|| feed.next())?;
             let is_over = batch.is_none();
             this.next = 0;
-            this.batch = batch
-                .transpose()
-                .map_err(Failure::from)?
-                .unwrap_or_default();
+            this.batch = batch.unwrap_or_default();
             if is_over {
                 return Ok(None);
             }

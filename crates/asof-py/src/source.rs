@@ -3,34 +3,57 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use asof::catalogue::NamePattern;
-use asof::decode::{TopicOptions, TopicTable};
-use asof::formats::Recording;
-use asof::{Query, Stamp, TimeRange, Topics};
+use asof::{Query, Source as _, Stamp, TimeRange, Topics};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::align::{self, Wish};
+use crate::align::{self, AlignArguments};
 use crate::errors::{Failure, Result};
 use crate::fields::SharedDecoders;
-use crate::interrupt::{Heeding, awaited, detached};
+use crate::interrupt::{awaited, detached, interrupting};
 use crate::message::{Message, Messages};
 use crate::sql::OwnTables;
-use crate::table::{Rows, Table};
+use crate::table::Table;
 use crate::time::{Time, range};
 
 /// A recording, several as one, or a running robot.
 #[pyclass(frozen, module = "asof._asof")]
 pub struct Source {
     /// The recording.
-    pub recording: Arc<dyn Recording>,
+    pub recording: Arc<dyn asof::Source>,
+    /// The same where it was merged from several, which are kept apart.
+    several: Option<asof::Recording>,
+}
+
+impl From<Arc<dyn asof::Source>> for Source {
+    fn from(recording: Arc<dyn asof::Source>) -> Self {
+        Source {
+            recording,
+            several: None,
+        }
+    }
+}
+
+impl From<&asof::Recording> for Source {
+    fn from(recording: &asof::Recording) -> Self {
+        Source {
+            recording: Arc::clone(recording.source()),
+            several: (!recording.parts().is_empty()).then(|| recording.clone()),
+        }
+    }
 }
 
 impl Source {
-    fn heeding(&self) -> Heeding {
-        Heeding(Arc::clone(&self.recording))
+    fn interruptible(&self) -> asof::Recording {
+        self.named("").with_progress(interrupting())
+    }
+
+    /// The recording under this name; of several, each has its own.
+    fn named(&self, name: &str) -> asof::Recording {
+        let one = || asof::Recording::new(Arc::clone(&self.recording), &[name.into()]);
+        self.several.clone().unwrap_or_else(one)
     }
 
     pub(crate) fn span(&self, start: Option<Time>, end: Option<Time>) -> TimeRange {
@@ -69,8 +92,12 @@ impl Source {
     #[staticmethod]
     fn open(py: Python<'_>, places: Vec<PathBuf>) -> PyResult<Self> {
         let open = move || asof::open_all(&places).map_err(Failure::from);
-        let recording = Arc::clone(awaited(py, open)?.source());
-        Ok(Source { recording })
+        Ok(Source::from(&awaited(py, open)?))
+    }
+
+    /// The same as a single recording.
+    fn as_one(&self) -> Self {
+        Arc::clone(&self.recording).into()
     }
 
     /// Whether it has a topic.
@@ -187,26 +214,14 @@ impl Source {
         start: Option<Time>,
         end: Option<Time>,
     ) -> PyResult<Table> {
-        let options = TopicOptions {
-            columns,
-            range: self.span(start, end),
-            ..TopicOptions::default()
-        };
-        let recording = self.heeding();
-        let table = detached(py, || {
-            TopicTable::new(&recording, topic, options).map_err(Failure::from)
-        })??;
-        let schema = Arc::clone(table.schema());
-        Ok(Table::new(schema, move |rows, lost| {
-            let lost = Arc::clone(lost);
-            let mut batches = table.clone().with_rows(rows).read(&recording)?;
-            let rows = std::iter::from_fn(move || {
-                let next = batches.next();
-                lost.store(batches.failed(), Ordering::Relaxed);
-                next.map(|batch| batch.map_err(Failure::from))
-            });
-            Ok(Box::new(rows) as Rows)
-        }))
+        let (recording, range) = (self.interruptible(), self.span(start, end));
+        Ok(detached(py, || {
+            let topic = recording.topic(topic)?.between(range);
+            align::table(match columns {
+                Some(columns) => topic.columns(&columns),
+                None => topic.read(),
+            })
+        })??)
     }
 
     /// The messages of some topics, in order of log time.
@@ -223,7 +238,27 @@ impl Source {
             range: self.span(start, end),
         };
         let batches = py.detach(|| self.recording.read(&query).map_err(Failure::from))?;
-        Ok(Messages::new(batches))
+        Ok(Messages::read(batches))
+    }
+
+    /// The same, then new ones as they arrive.
+    #[pyo3(signature = (topics, start = None, end = None))]
+    fn follow(
+        &self,
+        py: Python<'_>,
+        topics: Vec<String>,
+        start: Option<Time>,
+        end: Option<Time>,
+    ) -> PyResult<Messages> {
+        // A topic that is not there yet may come.
+        let query = Query {
+            topics: self
+                .topics(&topics)
+                .unwrap_or_else(|_| Topics::named(topics)),
+            range: self.span(start, end),
+        };
+        let follow = py.detach(|| self.recording.follow(&query).map_err(Failure::from))?;
+        Ok(Messages::follow(follow))
     }
 
     /// For each message of a topic, the matching rows of others.
@@ -232,12 +267,12 @@ impl Source {
         py: Python<'_>,
         anchor: &str,
         others: Vec<String>,
-        wish: Wish,
+        arguments: AlignArguments,
     ) -> PyResult<Table> {
-        let options = wish.options(self.recording.summary().range)?;
-        let recording = self.heeding();
+        let options = arguments.options(self.recording.summary().range)?;
+        let recording = self.interruptible();
         Ok(detached(py, || {
-            align::join(recording, anchor, &others, options)
+            align::table(recording.join(anchor, &others, options))
         })??)
     }
 
@@ -247,19 +282,20 @@ impl Source {
         py: Python<'_>,
         topics: Vec<String>,
         hz: f64,
-        wish: Wish,
+        arguments: AlignArguments,
     ) -> PyResult<Table> {
-        let options = wish.options(self.recording.summary().range)?;
-        let recording = self.heeding();
+        let options = arguments.options(self.recording.summary().range)?;
+        let recording = self.interruptible();
         Ok(detached(py, || {
-            align::resample(recording, &topics, hz, options)
+            align::table(recording.resample(&topics, hz, options))
         })??)
     }
 
     /// The rows of an SQL query, over the topics and tables of the user's own; `name` is the name of the recording in them.
     #[pyo3(signature = (name, query, tables = OwnTables::new()))]
     fn sql(&self, py: Python<'_>, name: String, query: &str, tables: OwnTables) -> PyResult<Table> {
-        Ok(py.detach(|| crate::sql::query(&self.recording, name, tables, query))?)
+        let recording = self.named(&name).with_progress(interrupting());
+        Ok(py.detach(|| crate::sql::query(&recording, tables, query))?)
     }
 
     /// All transforms in a buffer; how many were read, and what could not be used.
@@ -271,7 +307,7 @@ impl Source {
     ) -> PyResult<(crate::tf::Filled, u64, Vec<String>)> {
         let topics = self.topics(&topics)?;
         Ok(detached(py, || {
-            crate::tf::of_recording(&self.heeding(), &topics)
+            crate::tf::of_recording(&self.interruptible(), &topics)
         })??)
     }
 

@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use asof::formats::Recording;
+use asof::Recording;
 use pyo3::prelude::*;
 use pyo3_arrow::PyRecordBatchReader;
 
+#[cfg(feature = "sql")]
+use crate::align;
 use crate::errors::{Failure, Result};
 #[cfg(feature = "sql")]
-use crate::interrupt::SIGNAL_POLL_INTERVAL;
+use crate::interrupt::interrupting;
 use crate::table::Table;
 
 /// A table of the user's own, beside the topics.
@@ -53,131 +54,29 @@ impl OwnTable {
     }
 }
 
-/// The rows of a query over a recording.
+/// The rows of a query over recordings.
 #[cfg(feature = "sql")]
-pub fn query(
-    recording: &Arc<dyn Recording>,
-    name: String,
-    tables: OwnTables,
-    sql: &str,
-) -> Result<Table> {
-    let recordings = vec![(name, Arc::clone(recording))];
-    over(recordings, BTreeMap::new(), tables, sql)
+pub fn query(recording: &Recording, tables: OwnTables, sql: &str) -> Result<Table> {
+    align::table(recording.sql_with(sql, opened(tables)?))
 }
 
 /// The rows of a query over all recordings of a fleet.
 #[cfg(feature = "sql")]
 pub fn of_fleet(fleet: &asof::Fleet, tables: OwnTables, sql: &str) -> Result<Table> {
-    let found = fleet.recordings(&asof::catalogue::Search::default());
-    let found = found.map_err(|error| Failure::new("FleetError", error))?;
-    let recordings = found.recordings.iter();
-    let labels = recordings.clone().map(|one| (one.name(), one.labels()));
-    let named = recordings.map(|one| (one.name(), Arc::clone(one.recording.source())));
-    over(named.collect(), labels.collect(), tables, sql)
+    let fleet = fleet.clone().with_progress(interrupting());
+    align::table(fleet.sql_with(sql, opened(tables)?))
 }
 
 #[cfg(feature = "sql")]
-fn over(
-    recordings: Vec<(String, Arc<dyn Recording>)>,
-    labels: BTreeMap<String, asof::sql::RecordingLabels>,
-    tables: OwnTables,
-    sql: &str,
-) -> Result<Table> {
-    use asof::sql::{Database, SqlOptions};
-
-    let wrong = |error| Failure::new("QueryError", error);
+fn opened(tables: OwnTables) -> Result<BTreeMap<String, asof::sql::OwnTable>> {
     let tables = tables.into_iter();
-    let options = SqlOptions {
-        labels,
-        tables: tables
-            .map(|(name, table)| Ok((name, table.opened()?)))
-            .collect::<Result<_>>()?,
-        ..SqlOptions::default()
-    };
-    let database = Database::new(recordings, options).map_err(wrong)?;
-    let schema = database.describe(sql, &[]).map_err(wrong)?.columns;
-    let sql = sql.to_owned();
-    let database = Arc::new(database);
-    Ok(Table::new(schema, move |_, lost| {
-        let rows = Rows::start(Arc::clone(&database), sql.clone(), Arc::clone(lost))?;
-        Ok(Box::new(rows))
-    }))
-}
-
-/// The rows of a query, from a thread that owns the database: a query borrows it.
-#[cfg(feature = "sql")]
-struct Rows {
-    coming: std::sync::mpsc::Receiver<Result<RecordBatch>>,
-    /// The thread ends when this is dropped, however long the query would run.
-    _wanted: Arc<()>,
-}
-
-#[cfg(feature = "sql")]
-impl Rows {
-    fn start(
-        database: Arc<asof::sql::Database>,
-        sql: String,
-        lost: crate::table::Lost,
-    ) -> Result<Self> {
-        use asof::sql::Waited;
-
-        // Rows that were not requested yet: the query waits then.
-        let (sender, coming) = std::sync::mpsc::sync_channel(1);
-        let wanted = Arc::new(());
-        let is_wanted = Arc::downgrade(&wanted);
-        let run = move || {
-            let wrong = |error| Failure::new("QueryError", error);
-            let before = database.undecoded().0;
-            let mut found = match database.query(&sql) {
-                Ok(found) => found,
-                Err(error) => return drop(sender.send(Err(wrong(error)))),
-            };
-            while is_wanted.strong_count() > 0 {
-                let rows = match found.wait(SIGNAL_POLL_INTERVAL) {
-                    Waited::Rows(rows) => rows.map_err(wrong),
-                    Waited::Nothing => continue,
-                    Waited::End => break,
-                };
-                let undecoded = database.undecoded().0 - before;
-                lost.store(undecoded, std::sync::atomic::Ordering::Relaxed);
-                if sender.send(rows).is_err() {
-                    break;
-                }
-            }
-        };
-        let thread = std::thread::Builder::new().name("asof-sql".to_owned());
-        let started = thread.spawn(run);
-        started.map_err(|error| Failure::new("QueryError", error))?;
-        Ok(Rows {
-            coming,
-            _wanted: wanted,
-        })
-    }
-}
-
-#[cfg(feature = "sql")]
-impl Iterator for Rows {
-    type Item = Result<RecordBatch>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        use std::sync::mpsc::RecvTimeoutError;
-        loop {
-            match self.coming.recv_timeout(SIGNAL_POLL_INTERVAL) {
-                Ok(batch) => return Some(batch),
-                Err(RecvTimeoutError::Disconnected) => return None,
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-            // Libraries read rows on their own threads, which must not wait for the GIL.
-            if let Err(error) = crate::interrupt::interrupted() {
-                return Some(Err(error.into()));
-            }
-        }
-    }
+    let opened = tables.map(|(name, table)| Ok((name, table.opened()?)));
+    opened.collect()
 }
 
 /// Compiled without the engine.
 #[cfg(not(feature = "sql"))]
-pub fn query(_: &Arc<dyn Recording>, _: String, _: OwnTables, _: &str) -> Result<Table> {
+pub fn query(_: &Recording, _: OwnTables, _: &str) -> Result<Table> {
     Err(no_engine())
 }
 

@@ -4,8 +4,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use asof::tf::{
-    BufferOptions, Conflicts, LookupError, TransformBuffer as Inner, TransformWaitError,
-    UpdateError, every,
+    BufferOptions, Conflicts, LatestTransform, LookupError, TransformBuffer as Inner,
+    TransformWaitError, UpdateError, every,
 };
 use asof::{Stamp, TimeRange, When};
 use nalgebra::{Isometry3, Point3, Quaternion, Translation3, UnitQuaternion};
@@ -172,21 +172,27 @@ impl TransformBuffer {
         }
     }
 
-    /// Waits for a transform in short steps, so that Ctrl-C can interrupt it.
+    /// Waits for a transform in short steps, so that Ctrl-C can interrupt it; without a stamp, for the latest.
     fn wait_for(
         &self,
         py: Python<'_>,
         target: &str,
         source: &str,
-        stamp: Stamp,
+        stamp: Option<Stamp>,
         timeout: Duration,
-    ) -> PyResult<Result<Isometry3<f64>, TransformWaitError>> {
+    ) -> PyResult<Result<LatestTransform, TransformWaitError>> {
         let started = Instant::now();
         loop {
             py.check_signals()?;
             let rest = timeout.saturating_sub(started.elapsed());
             let moment = rest.min(SIGNAL_POLL_INTERVAL);
-            let found = py.detach(|| self.buffer.wait_for(target, source, stamp, moment));
+            let found = py.detach(|| match stamp {
+                None => self.buffer.wait_for_latest(target, source, moment),
+                Some(at) => {
+                    let found = self.buffer.wait_for(target, source, at, moment);
+                    found.map(|isometry| LatestTransform { stamp, isometry })
+                }
+            });
             match found {
                 Err(TransformWaitError::TimedOut { .. }) if rest > SIGNAL_POLL_INTERVAL => {}
                 Err(TransformWaitError::TimedOut { missing, .. }) => {
@@ -297,24 +303,21 @@ impl TransformBuffer {
         timeout: Option<Length>,
     ) -> PyResult<Transform> {
         let stamp = self.instant(time)?;
-        if let (Some(Length(timeout)), Some(stamp)) = (timeout, stamp) {
-            let found = self.wait_for(py, target_frame, source_frame, stamp, timeout)?;
-            let pose = found.map_err(Failure::from)?;
-            return Ok(Self::answer(target_frame, source_frame, Some(stamp), pose));
-        }
-        if let Some(stamp) = stamp {
-            let pose = self.buffer.lookup(target_frame, source_frame, stamp);
-            let pose = pose.map_err(Failure::from)?;
-            return Ok(Self::answer(target_frame, source_frame, Some(stamp), pose));
-        }
-        let latest = self.buffer.lookup_latest(target_frame, source_frame);
-        let latest = latest.map_err(Failure::from)?;
-        Ok(Self::answer(
-            target_frame,
-            source_frame,
-            latest.stamp,
-            latest.isometry,
-        ))
+        let LatestTransform { stamp, isometry } = match (stamp, timeout) {
+            (stamp, Some(Length(timeout))) => self
+                .wait_for(py, target_frame, source_frame, stamp, timeout)?
+                .map_err(Failure::from)?,
+            (None, None) => self
+                .buffer
+                .lookup_latest(target_frame, source_frame)
+                .map_err(Failure::from)?,
+            (Some(at), None) => {
+                let found = self.buffer.lookup(target_frame, source_frame, at);
+                let isometry = found.map_err(Failure::from)?;
+                LatestTransform { stamp, isometry }
+            }
+        };
+        Ok(Self::answer(target_frame, source_frame, stamp, isometry))
     }
 
     /// Why there is no transform; None where there is one.
@@ -328,7 +331,7 @@ impl TransformBuffer {
         timeout: Option<Length>,
     ) -> PyResult<Option<String>> {
         Ok(match (self.instant(time)?, timeout) {
-            (Some(stamp), Some(Length(timeout))) => {
+            (stamp, Some(Length(timeout))) => {
                 let waited = self.wait_for(py, target_frame, source_frame, stamp, timeout)?;
                 waited.err().map(|error| error.to_string())
             }
@@ -336,7 +339,7 @@ impl TransformBuffer {
                 let found = self.buffer.can_transform(target_frame, source_frame, stamp);
                 found.err().map(|error| error.to_string())
             }
-            (None, _) => {
+            (None, None) => {
                 let found = self.buffer.lookup_latest(target_frame, source_frame);
                 found.err().map(|error| error.to_string())
             }

@@ -112,3 +112,22 @@ pub fn range(recording: TimeRange, start: Option<Time>, end: Option<Time>) -> Ti
     };
     TimeRange::new(instant(start, Stamp::MIN), instant(end, Stamp::MAX))
 }
+
+/// Options from a dict with a key for each field. The error of one is returned unchanged: it names what is wrong.
+macro_rules! from_items {
+    ($(#[$about:meta])* $seen:vis struct $type:ident { $($(#[$of:meta])* $field:ident: $kind:ty,)+ }) => {
+        $(#[$about])*
+        $seen struct $type {
+            $($(#[$of])* $field: $kind,)+
+        }
+
+        impl FromPyObject<'_, '_> for $type {
+            type Error = PyErr;
+
+            fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+                Ok($type { $($field: given.get_item(stringify!($field))?.extract()?,)+ })
+            }
+        }
+    };
+}
+pub(crate) use from_items;

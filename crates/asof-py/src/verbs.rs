@@ -7,6 +7,7 @@ use asof::check::{DoctorOptions, Expectations};
 use asof::export::{ExportFormat, ExportOptions};
 use asof::files::{Cut, RecoverOptions, SplitOptions};
 use asof::{Error, Event, Progress, Query, Recording};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::errors::{Failure, Result};
@@ -24,12 +25,33 @@ impl From<Error> for Failure {
             Error::Rows(error) => error.into(),
             Error::Path(error) => error.into(),
             Error::Align(error) => error.into(),
-            Error::File { .. } | Error::Write(_) | Error::Io(_) => {
+            Error::Robot(error) => error.into(),
+            #[cfg(feature = "sql")]
+            error @ Error::Sql(_) => Failure::new("QueryError", error),
+            Error::File { .. } | Error::Write(_) | Error::Record(_) | Error::Io(_) => {
                 Failure::new("WriteError", error)
             }
             error => Failure::new("Error", error),
         }
     }
+}
+
+/// A progress, and the warnings that it hears.
+pub fn collected() -> (Progress, Arc<Mutex<Vec<String>>>) {
+    let warnings = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&warnings);
+    let progress = Progress::to(move |event| {
+        if let Event::Warning(text) = event {
+            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+            told.push(text.to_owned());
+        }
+    });
+    (progress, warnings)
+}
+
+/// The error of an option that is none of those that there are.
+pub fn wrong_option(option: &str, given: &str, known: &str) -> PyErr {
+    PyValueError::new_err(format!("{option}='{given}' is unknown; there are {known}"))
 }
 
 /// Works on a recording on a thread of its own, until Ctrl-C.
@@ -39,14 +61,7 @@ fn said(
     places: &[PathBuf],
     work: impl FnOnce(&Recording) -> Result<String> + Send + 'static,
 ) -> PyResult<Said> {
-    let warnings = Arc::new(Mutex::new(Vec::new()));
-    let told = Arc::clone(&warnings);
-    let progress = Progress::to(move |event| {
-        if let Event::Warning(text) = event {
-            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-            told.push(text.to_owned());
-        }
-    });
+    let (progress, warnings) = collected();
     let recording = Recording::new(Arc::clone(&source.recording), places);
     let recording = recording.with_progress(progress.clone());
     let found = awaited(py, move || work(&recording)).inspect_err(|_| progress.cancel())?;
@@ -130,7 +145,7 @@ pub fn split(
         _ => {
             let message =
                 "give every=, the duration of a part, or size=, about how many bytes it has";
-            return Err(pyo3::exceptions::PyValueError::new_err(message));
+            return Err(PyValueError::new_err(message));
         }
     };
     let options = SplitOptions {
@@ -181,10 +196,8 @@ pub fn export(
         "images" => ExportFormat::Images,
         "video" => ExportFormat::Video,
         other => {
-            let message = format!(
-                "'{other}' is not a format; there are parquet, arrow, csv, ndjson, images and video"
-            );
-            return Err(pyo3::exceptions::PyValueError::new_err(message));
+            let known = "parquet, arrow, csv, ndjson, images and video";
+            return Err(wrong_option("format", other, known));
         }
     };
     let options = ExportOptions {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import asof
@@ -38,3 +39,11 @@ def data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"there are no recordings at {folder}; set ASOF_TEST_DATA")
     return folder
+
+
+def until(condition, timeout=60.0):
+    """Waits for something to happen."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)

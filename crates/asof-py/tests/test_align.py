@@ -126,3 +126,63 @@ def test_what_cannot_be_joined_is_said(rec):
         rec.join("/odom", "/imu", tolerance="wide")
     # Without a stamp in one of them, log times are joined on.
     assert rec.join("/odom", "/cmd_vel").to_polars().height == 1500
+
+
+WORDS = {
+    "nearest": [],
+    "last": ["backward", "ffill"],
+    "before": [],
+    "next": ["forward", "bfill"],
+    "after": [],
+    "interpolate": ["interpolated", "linear"],
+}
+
+
+@pytest.mark.parametrize("how", WORDS)
+def test_every_word_means_what_it_means_on_the_command_line_and_in_sql(rec, how):
+    columns = {"/odom": ["log_time", PLACE]}
+    wanted = rec.resample("/odom", hz=20, how=how, on="log_time", columns=columns).to_polars()
+    for word in WORDS[how]:
+        found = rec.resample("/odom", hz=20, how=word, on="log", columns=columns).to_polars()
+        assert found.equals(wanted)
+    query = f"SELECT odom.{PLACE} AS x FROM resample(odom, 20, '{how}', 'log_time') ORDER BY time"
+    found = rec.sql(query).to_polars()["x"]
+    assert found.equals(wanted[f"/odom.{PLACE}"], check_names=False)
+
+
+def test_beyond_the_ends_nothing_is_interpolated_unless_the_nearest_is_wanted(rec):
+    columns = {"/odom": [PLACE]}
+    arguments = {"hz": 200, "how": "interpolate", "on": "log_time", "columns": columns}
+    plain = rec.resample("/odom", **arguments).to_polars()[f"/odom.{PLACE}"]
+    whole = rec.resample("/odom", or_nearest=True, **arguments).to_polars()[f"/odom.{PLACE}"]
+    assert 0 < plain.null_count() < len(plain)
+    assert whole.null_count() == 0
+    query = f"SELECT odom.{PLACE} AS x FROM resample(odom, 200, 'interpolate', 'log_time'%s) ORDER BY time"
+    assert rec.sql(query % "").to_polars()["x"].equals(plain, check_names=False)
+    assert rec.sql(query % ", 'or_nearest'").to_polars()["x"].equals(whole, check_names=False)
+
+
+def bits(*columns):
+    return np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1).view(np.int64)
+
+
+def test_what_lies_between_has_the_bits_of_the_transform_and_of_sql(rec):
+    pose = "pose.pose"
+    columns = {"/odom": [pose]}
+    grid = rec.resample("/odom", hz=30, how="interpolate", on="stamp", columns=columns)
+    times = grid.to_numpy("time")
+    poses = grid.to_polars()[f"/odom.{pose}"]
+    known = poses.is_not_null().to_numpy()
+    assert known.sum() > 800
+
+    def parts(frame, part, names):
+        inner = frame.struct.field(part)
+        return [inner.struct.field(name).to_numpy()[known] for name in names]
+
+    ours = bits(*parts(poses, "position", "xyz"), *parts(poses, "orientation", "xyzw"))
+    query = "SELECT odom.pose.pose AS pose FROM resample(odom, 30, 'interpolate', 'stamp') ORDER BY time"
+    found = rec.sql(query).to_polars()["pose"]
+    np.testing.assert_array_equal(bits(*parts(found, "position", "xyz"), *parts(found, "orientation", "xyzw")), ours)
+    translations, rotations, valid = rec.tf().lookup_many("odom", "base_link", times[known])
+    assert valid.all()
+    np.testing.assert_array_equal(bits(*translations.T, *rotations.T), ours)

@@ -33,8 +33,9 @@ def fleet(folder):
 def test_a_fleet_without_a_catalogue_says_so(tmp_path):
     fleet = asof.fleet(tmp_path)
     assert not fleet.is_indexed
-    with pytest.raises(errors.FleetError, match="index"):
-        fleet.find()
+    for ask in (fleet.find, fleet.recordings, lambda: fleet.sql("SELECT 1 FROM odom")):
+        with pytest.raises(errors.FleetError, match=r"no catalogue yet; index\(\) makes it"):
+            ask()
 
 
 def test_only_what_is_new_is_opened_again(fleet):
@@ -58,6 +59,32 @@ def test_recordings_are_found_without_opening_one(fleet, rec, folder):
         fleet.find(since="+5s")
     with pytest.raises(errors.QueryError):
         fleet.find(where="messages >")
+
+
+def test_libraries_take_what_was_found_as_a_table(fleet):
+    hits = fleet.find(topics="/odom")
+    duckdb = pytest.importorskip("duckdb")
+    assert pl.DataFrame(hits).height == 3 and "address" in pl.DataFrame(hits).columns
+    assert duckdb.sql("SELECT count(*) FROM hits").fetchall() == [(3,)]
+
+
+def test_recordings_are_opened_by_their_first_reader(fleet, rec):
+    with pytest.warns(asof.DecodeWarning, match="cannot be read"):
+        found = fleet.recordings()
+    assert len(found) == 3 and all(one.topics["/odom"] == rec.topics["/odom"] for one in found)
+    assert [len(one["/odom"].to_numpy("stamp")) for one in fleet.recordings(topics="/odom")] == [1500] * 3
+    assert fleet.recordings(topics="/nowhere") == []
+
+
+def test_a_watch_says_what_each_run_found(folder, fleet, tmp_path):
+    runs = fleet.watch(pause="10ms")
+    assert next(runs).opened == 0
+    shutil.copy(folder / "r1/monday.mcap", folder / "r1/wednesday.mcap")
+    try:
+        assert next(runs).opened == 1
+    finally:
+        (folder / "r1/wednesday.mcap").unlink()
+    assert next(runs).vanished == 1
 
 
 def test_what_was_found_are_recordings_and_places(fleet, rec):

@@ -10,20 +10,15 @@ import pytest
 from asof import errors
 
 pytest.importorskip("zenoh", reason="eclipse-zenoh plays the robot")
+from conftest import until
 from robots import SECOND, Played, saying
+
 
 @pytest.fixture(scope="module")
 def robot():
     played = Played("/a", "/b")
     yield played
     played.close()
-
-
-def until(condition, timeout=30.0):
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def test_a_window_keeps_the_newest_messages(robot):

@@ -77,3 +77,10 @@ def test_a_table_of_your_own_that_cannot_be_read_is_said(query, tmp_path):
         query("SELECT * FROM labels", labels=tmp_path / "labels.txt")
     with pytest.raises(errors.QueryError, match="'odom'"):
         query("SELECT 1", odom=pl.DataFrame({"x": [1]}))
+
+
+def test_a_lazy_frame_is_collected_and_what_is_no_table_is_said(query):
+    assert query("SELECT sum(a) AS a FROM own", own=pl.LazyFrame({"a": [1, 2]})).to_polars()["a"].to_list() == [3]
+    for wrong in ({"a": [1]}, [{"a": 1}], 5):
+        with pytest.raises(TypeError, match=f"own is a {type(wrong).__name__}; a table is a polars"):
+            query("SELECT * FROM own", own=wrong)

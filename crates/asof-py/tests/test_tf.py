@@ -133,6 +133,18 @@ def test_a_lookup_waits_for_its_transform():
     assert tf.can_transform("odom", "base_link", 5, timeout=1)
 
 
+def test_a_lookup_of_the_latest_waits_too():
+    import threading
+
+    tf = asof.TransformBuffer()
+    assert not tf.can_transform("odom", "base_link", timeout=0.01)
+    with pytest.raises(errors.LookupException, match="timed out after"):
+        tf.lookup_transform("odom", "base_link", 0, timeout=0.01)
+    threading.Timer(0.05, lambda: tf.set_transform("odom", "base_link", 9, (9, 0, 0))).start()
+    found = tf.lookup_transform("odom", "base_link", timeout=30)
+    assert (found.translation[0], found.stamp) == (9, 9)
+
+
 def test_a_path_has_a_rate(tf):
     stamps, places, turns = tf.path("map", "base_link", hz=50)
     assert len(stamps) == len(places) == len(turns) > 1400

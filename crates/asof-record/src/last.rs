@@ -88,19 +88,13 @@ impl LastMessages {
 
     /// The messages as a file begins with them: logged at its start.
     pub fn at(&self, start: Stamp) -> impl Iterator<Item = Message> {
-        self.before(start, Stamp::MAX, Stamp::MAX)
+        self.before(Stamp::MAX, start)
     }
 
-    /// The messages that were logged before a time, or came before another; logged at `start`.
-    pub fn before(
-        &self,
-        start: Stamp,
-        logged: Stamp,
-        came: Stamp,
-    ) -> impl Iterator<Item = Message> {
+    /// The messages that came before a time; logged at `start`.
+    pub fn before(&self, came: Stamp, start: Stamp) -> impl Iterator<Item = Message> {
         let all = self.topics.values().flatten();
-        let meant =
-            all.filter(move |(message, receipt)| message.log_time < logged || receipt.at < came);
+        let meant = all.filter(move |(_, receipt)| receipt.at < came);
         meant.map(move |(message, _)| Message {
             log_time: start,
             ..message.clone()

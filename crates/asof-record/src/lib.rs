@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+mod backlog;
 mod durable;
 mod error;
 mod last;
@@ -24,6 +25,7 @@ mod options;
 mod parts;
 mod queue;
 mod recorder;
+mod report;
 mod ring;
 mod sink;
 mod snapshot;
@@ -33,8 +35,8 @@ pub use durable::DurableFile;
 pub use error::RecordError;
 pub use options::{Priorities, RecordOptions};
 pub use parts::{PartsReport, SplitOptions, started_path};
-pub use queue::TopicReport;
-pub use recorder::{RecordReport, Recorder};
+pub use recorder::Recorder;
+pub use report::{RecordReport, TopicReport};
 pub use sink::Tags;
 pub use snapshot::{SnapshotOptions, SnapshotReport};
 pub use trigger::{Trigger, TriggerError};

@@ -20,8 +20,9 @@ pub struct RecordOptions {
     pub tags: Tags,
     /// Which topics are dropped first when the disk is slower than the robot. Latched topics are dropped last.
     pub priorities: Priorities,
-    /// Whether messages are logged by the robot's clock, the topic `/clock`. Messages before its first time are
-    /// dropped and counted, except for those that are kept for late joiners.
+    /// Whether messages are logged by the robot's clock, the topic `/clock`; the times at which they were sent are moved to
+    /// that clock, too. Messages before its first time are dropped and counted, except for those that are kept for late
+    /// joiners.
     pub sim_time: bool,
 }
 

@@ -1,7 +1,7 @@
 //! A recording in several files, one after another, within a quota of disk space.
 
 use std::collections::VecDeque;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use asof_formats::{McapWriteError, McapWriter, McapWriterOptions};
 use parking_lot::Mutex;
 
 use crate::DurableFile;
+use crate::backlog::wrote;
 use crate::last::{LastMessages, Scope};
-use crate::ring::wrote;
 use crate::sink::{Receipt, Sink, Tags};
 
 /// When a recording starts its next file, and how many files are kept.
@@ -35,7 +35,7 @@ pub struct SplitOptions {
     /// The duration of a file, by a clock that never goes back; by the robot's clock where messages are logged by it.
     pub time: Option<Duration>,
     /// The most bytes for all files together, with those of earlier runs under the same name: the oldest are deleted
-    /// to make room.
+    /// to make room. What another recorder under this name is writing meanwhile is not deleted.
     pub quota: Option<u64>,
 }
 
@@ -124,9 +124,12 @@ impl PartNames {
     pub fn create(&mut self) -> io::Result<(PathBuf, File)> {
         loop {
             let path = self.path(self.next);
-            self.next += 1;
+            self.next = self.next.wrapping_add(1);
             match File::create_new(&path) {
-                Ok(file) => return Ok((path, file)),
+                Ok(file) => {
+                    hold(&file);
+                    return Ok((path, file));
+                }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => {
                     let text = format!("{}: {error}", path.display());
@@ -137,7 +140,7 @@ impl PartNames {
     }
 
     /// The files of earlier runs and their sizes, oldest first. The next number is above theirs.
-    fn find_earlier(&mut self) -> io::Result<Vec<(PathBuf, u64)>> {
+    pub fn find_earlier(&mut self) -> io::Result<Vec<(PathBuf, u64)>> {
         let here = Path::new(".");
         let is_here = self.folder.as_os_str().is_empty();
         let mut found = Vec::new();
@@ -150,8 +153,12 @@ impl PartNames {
             if stem == self.stem {
                 self.next = self.next.max(number.saturating_add(1));
             }
-            let size = entry.metadata()?.len();
-            found.push(((stem, number), (self.folder.join(&name), size)));
+            // One that is gone by now was somebody else's to delete, and a folder is no part.
+            if let Ok(of) = entry.metadata()
+                && of.is_file()
+            {
+                found.push(((stem, number), (self.folder.join(&name), of.len())));
+            }
         }
         found.sort();
         Ok(found.into_iter().map(|(_, file)| file).collect())
@@ -174,6 +181,27 @@ impl PartNames {
     }
 }
 
+/// Locks a file for as long as it is open: another recorder of the same name does not delete it. A file system without locks
+/// protects nothing.
+fn hold(file: &File) {
+    // Elsewhere a lock would keep readers out, too.
+    if cfg!(unix)
+        && let Err(error) = file.lock()
+    {
+        tracing::debug!("a part cannot be locked: {error}");
+    }
+}
+
+/// Whether a recorder is writing this file.
+fn is_held(path: &Path) -> bool {
+    let lock = File::open(path).map(|file| file.try_lock());
+    matches!(lock, Ok(Err(TryLockError::WouldBlock)))
+}
+
+fn size_of(path: &Path) -> Option<u64> {
+    std::fs::metadata(path).map(|found| found.len()).ok()
+}
+
 /// Writes one file after another.
 pub(crate) struct Parts {
     names: PartNames,
@@ -183,6 +211,8 @@ pub(crate) struct Parts {
     open: Option<Open>,
     /// Finished files and their sizes, oldest first; with those of earlier runs, if there is a quota.
     done: VecDeque<(PathBuf, u64)>,
+    /// The sum of these sizes.
+    done_bytes: u64,
     /// What each file begins with.
     latched: LastMessages,
     /// The log time of the last message.
@@ -211,12 +241,14 @@ impl Parts {
         let report = Arc::<Mutex<PartsReport>>::default();
         let mut names = PartNames::new(path, now);
         let earlier = names.find_earlier()?;
+        let done: VecDeque<_> = match split.quota {
+            Some(_) => earlier.into(),
+            None => VecDeque::new(),
+        };
         let mut parts = Parts {
             names,
-            done: match split.quota {
-                Some(_) => earlier.into(),
-                None => VecDeque::new(),
-            },
+            done_bytes: done.iter().map(|(_, size)| size).sum(),
+            done,
             split,
             writer,
             tags,
@@ -274,9 +306,12 @@ impl Parts {
     }
 
     fn end(&mut self) -> Result<(), McapWriteError> {
+        // While it is open it tells what a full disk costs.
+        self.flush()?;
         if let Some(open) = self.open.take() {
             open.writer.finish()?;
-            let size = std::fs::metadata(&open.path).map_or(0, |found| found.len());
+            let size = size_of(&open.path).unwrap_or(0);
+            self.done_bytes += size;
             self.done.push_back((open.path, size));
             self.make_room(0);
         }
@@ -288,13 +323,29 @@ impl Parts {
         let Some(quota) = self.split.quota else {
             return;
         };
-        let mut all = open + self.done.iter().map(|(_, size)| size).sum::<u64>();
-        while all > quota
+        if open + self.done_bytes <= quota {
+            return;
+        }
+        // Somebody may have moved files away meanwhile: then there is room.
+        for (path, size) in &mut self.done {
+            *size = size_of(path).unwrap_or(0);
+        }
+        self.done_bytes = self.done.iter().map(|(_, size)| size).sum();
+        while open + self.done_bytes > quota
             && let Some((path, size)) = self.done.pop_front()
         {
-            all -= size;
-            if let Err(error) = std::fs::remove_file(&path) {
-                tracing::warn!("cannot delete {}: {error}", path.display());
+            self.done_bytes -= size;
+            if is_held(&path) {
+                continue;
+            }
+            match std::fs::remove_file(&path) {
+                Ok(()) => {}
+                // Another recorder of this name was first.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => {
+                    tracing::warn!("cannot delete {}: {error}", path.display());
+                    continue;
+                }
             }
             let mut report = self.report.lock();
             report.files.retain(|known| *known != path);
@@ -328,6 +379,11 @@ impl Sink for Parts {
             Some(open) => open.writer.flush(),
             None => Ok(()),
         }
+    }
+
+    fn unflushed(&self) -> u64 {
+        let open = self.open.as_ref();
+        open.map_or(0, |open| open.writer.open_messages())
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), McapWriteError> {
@@ -454,6 +510,8 @@ mod tests {
         for name in ["run_7.mcap", "run_12.mcap", "run_x.mcap", "walk_90.mcap"] {
             std::fs::write(folder.path().join(name), "precious").expect("written");
         }
+        // Neither is a folder.
+        std::fs::create_dir(folder.path().join("run_13.mcap")).expect("made");
         let path = folder.path().join("run.mcap");
         let begun = Parts::create(
             &path,
@@ -464,7 +522,7 @@ mod tests {
         );
         let (parts, report) = begun.expect("begun");
         Box::new(parts).finish().expect("finished");
-        assert_eq!(report.lock().files, [folder.path().join("run_13.mcap")]);
+        assert_eq!(report.lock().files, [folder.path().join("run_14.mcap")]);
         for name in ["run_7.mcap", "run_12.mcap", "run_x.mcap"] {
             let kept = std::fs::read(folder.path().join(name));
             assert_eq!(kept.expect("read"), b"precious");
@@ -499,6 +557,51 @@ mod tests {
             }
             assert!(names.len() >= 16 && !names[0].exists());
         }
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_file_that_another_recorder_is_writing_is_not_deleted() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run.mcap");
+        let split = |bytes| SplitOptions {
+            bytes: Some(bytes),
+            quota: Some(20_000),
+            ..SplitOptions::default()
+        };
+        let begin = |bytes| {
+            let begun = Parts::create(&path, START.into(), split(bytes), options(), Tags::new());
+            begun.expect("begun")
+        };
+        let (mut slow, of_slow) = begin(1 << 20);
+        for at in 0..20 {
+            write(&mut slow, &message(at, 500)).expect("written");
+        }
+        slow.flush().expect("flushed");
+        let (mut fast, of_fast) = begin(2_000);
+        for at in 100..300 {
+            write(&mut fast, &message(at, 500)).expect("written");
+        }
+        Box::new(fast).finish().expect("finished");
+        let report = of_fast.lock().clone();
+        assert!(report.deleted > 5, "{report:?}");
+        assert_eq!(
+            times(&report.files[report.files.len() - 1]).last(),
+            Some(&299)
+        );
+        for at in 20..25 {
+            write(&mut slow, &message(at, 500)).expect("written");
+        }
+        Box::new(slow).finish().expect("finished");
+        let files = of_slow.lock().files.clone();
+        assert_eq!(times(&files[0]), (0..25).collect::<Vec<_>>());
+        // From now on it may be.
+        let (mut third, _) = begin(2_000);
+        for at in 300..400 {
+            write(&mut third, &message(at, 500)).expect("written");
+        }
+        Box::new(third).finish().expect("finished");
+        assert!(!files[0].exists());
     }
 
     #[test]
@@ -572,5 +675,76 @@ mod tests {
         }
         Box::new(parts).finish().expect("finished");
         assert_eq!(report.lock().files.len(), 50);
+    }
+
+    #[test]
+    fn files_that_were_moved_away_make_room_for_those_that_are_left() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let split = SplitOptions {
+            bytes: Some(10_000),
+            quota: Some(120_000),
+            ..SplitOptions::default()
+        };
+        let path = folder.path().join("run.mcap");
+        let begun = Parts::create(&path, START.into(), split, options(), Tags::new());
+        let (mut parts, report) = begun.expect("begun");
+        let mut at = 0;
+        let mut until = |parts: &mut Parts, files: usize| {
+            while report.lock().files.len() < files {
+                write(parts, &message(at, 500)).expect("written");
+                at += 1;
+            }
+        };
+        until(&mut parts, 8);
+        // All but the first one, which is still looked at.
+        let files = report.lock().files.clone();
+        for file in &files[1..7] {
+            std::fs::remove_file(file).expect("removed");
+        }
+        until(&mut parts, 14);
+        assert_eq!(report.lock().deleted, 0);
+        assert!(files[0].exists());
+        Box::new(parts).finish().expect("finished");
+    }
+
+    #[test]
+    fn runs_after_one_another_go_on_though_files_were_removed_between_them() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run.mcap");
+        let spans = SplitOptions {
+            time: Some(Duration::from_nanos(10)),
+            ..SplitOptions::default()
+        };
+        let sizes = SplitOptions {
+            bytes: Some(4_000),
+            quota: Some(1 << 30),
+            ..SplitOptions::default()
+        };
+        let mut at = 0;
+        let mut removed = Vec::new();
+        for (run, split) in [spans.clone(), sizes.clone(), spans, sizes]
+            .into_iter()
+            .enumerate()
+        {
+            let begun = Parts::create(&path, START.into(), split, options(), Tags::new());
+            let (mut parts, report) = begun.expect("begun");
+            for _ in 0..35 {
+                write(&mut parts, &message(at, 500)).expect("written");
+                at += 1;
+            }
+            Box::new(parts).finish().expect("finished");
+            let files = report.lock().files.clone();
+            assert!(files.len() >= 3, "{files:?}");
+            // The first one, one in the middle, or the last one.
+            let gone = &files[[0, 1, files.len() - 1, 0][run]];
+            removed.extend(times(gone));
+            std::fs::remove_file(gone).expect("removed");
+        }
+        let mut found = removed;
+        for entry in std::fs::read_dir(folder.path()).expect("a folder") {
+            found.extend(times(&entry.expect("a file").path()));
+        }
+        found.sort_unstable();
+        assert_eq!(found, (0..at).collect::<Vec<_>>());
     }
 }

@@ -1,8 +1,7 @@
 //! The recorder: a robot's messages, written to a file.
 
-use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufWriter, Seek, Write};
+use std::io::{self, BufWriter, Seek, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -14,38 +13,14 @@ use parking_lot::Mutex;
 
 use crate::options::RecordOptions;
 use crate::parts::{Parts, PartsReport, SplitOptions, started_path};
-use crate::queue::{Queue, TopicReport};
-use crate::sink::{Sink, Tags};
+use crate::queue::Queue;
+use crate::report::RecordReport;
+use crate::sink::{Late, Sink, Tags};
 use crate::snapshot::{SnapshotOptions, SnapshotReport, Snapshots};
 use crate::{DurableFile, RecordError};
 
 /// The topic of the robot's clock.
 const CLOCK: &str = "/clock";
-
-/// The state of a recording.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct RecordReport {
-    /// The topics, by name.
-    pub topics: BTreeMap<String, TopicReport>,
-    /// Bytes that wait for the disk.
-    pub waiting_bytes: u64,
-    /// The files, for a recording in several files.
-    pub parts: PartsReport,
-    /// What was kept and written, for a recording in snapshots.
-    pub snapshots: SnapshotReport,
-}
-
-impl RecordReport {
-    /// Messages in the file.
-    pub fn written(&self) -> u64 {
-        self.topics.values().map(|topic| topic.written).sum()
-    }
-
-    /// Messages that were dropped because the disk was slower than the robot.
-    pub fn dropped(&self) -> u64 {
-        self.topics.values().map(|topic| topic.dropped).sum()
-    }
-}
 
 /// Writes topics of a robot to an MCAP file until it is stopped.
 ///
@@ -87,11 +62,11 @@ impl Recorder {
     }
 
     /// Keeps the newest messages of the topics that `wants` accepts, and writes them to a file when a trigger fires.
-    /// Each snapshot is a file of its own, named after `path`: `run_0.mcap`, `run_1.mcap`, …. An existing file is
-    /// never overwritten.
+    /// Each snapshot is a file of its own, named after `path`: `run_0.mcap`, `run_1.mcap`, …, after those of earlier runs.
+    /// An existing file is never overwritten. Messages are kept by when they came, whatever is done to the clock.
     ///
     /// # Errors
-    /// When the writer thread cannot be started, or the folder of the ring cannot be created.
+    /// When the writer thread cannot be started, there is no such folder, or that of the ring cannot be created.
     pub fn create_snapshots(
         robot: &Robot,
         path: impl AsRef<Path>,
@@ -194,6 +169,28 @@ impl Recorder {
             writer.write_metadata("tags", options.tags)?;
         }
         let mut recorder = Self::idle(Box::new(writer), queue)?;
+        recorder.add(robot, wants);
+        Ok(recorder)
+    }
+
+    /// The same, into a writer that `open` makes when the first message comes. Without a message it is not called: what it
+    /// would replace stays.
+    ///
+    /// # Errors
+    /// When the writer thread cannot be started.
+    pub fn start_late<W: Write + Seek + Send + 'static>(
+        robot: &Robot,
+        open: impl FnOnce() -> io::Result<W> + Send + 'static,
+        options: &RecordOptions,
+        wants: impl Fn(&Publisher) -> bool + Send + Sync + 'static,
+    ) -> Result<Self, RecordError> {
+        let queue = Queue::new(options);
+        let mut late = Late::new(open, writer_options(options));
+        if !options.tags.is_empty() {
+            late.note("tags", &options.tags)
+                .map_err(RecordError::from)?;
+        }
+        let mut recorder = Self::idle(Box::new(late), queue)?;
         recorder.add(robot, wants);
         Ok(recorder)
     }

@@ -1,4 +1,4 @@
-//! Messages that are kept for snapshots: in memory, or in a ring of files on disk.
+//! A ring of files on disk, for snapshots.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -9,94 +9,8 @@ use std::time::Duration;
 
 use asof_core::{Message, Query, Source, Stamp, TimeRange};
 use asof_formats::{Compression, McapFile, McapWriteError, McapWriter, McapWriterOptions};
-use asof_window::Recent;
 
-/// Messages that are kept until they are too old.
-pub(crate) enum Kept {
-    Memory(Recent),
-    Disk(Box<Ring>),
-}
-
-/// The number and size of kept messages.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct KeptStats {
-    pub messages: u64,
-    pub bytes: u64,
-    /// Messages that were evicted before their time to stay within the byte budget.
-    pub crowded_out: u64,
-}
-
-impl Kept {
-    /// Keeps a message that came at this time, by a clock that never goes back.
-    pub fn push(&mut self, message: &Message, came: Stamp) -> Result<(), McapWriteError> {
-        match self {
-            Kept::Memory(recent) => {
-                recent.push(message.clone());
-                Ok(())
-            }
-            Kept::Disk(ring) => ring.push(message, came),
-        }
-    }
-
-    /// The log time of the oldest message.
-    pub fn start(&self) -> Stamp {
-        match self {
-            Kept::Memory(recent) => recent.summary().range.start,
-            Kept::Disk(ring) => ring.start(),
-        }
-    }
-
-    /// Writes all messages of a range; returns how many.
-    pub fn copy<W: Write + Seek>(
-        &mut self,
-        range: TimeRange,
-        to: &mut McapWriter<W>,
-    ) -> Result<u64, McapWriteError> {
-        match self {
-            Kept::Memory(recent) => copy(recent, range, to),
-            Kept::Disk(ring) => ring.copy(range, to),
-        }
-    }
-
-    pub fn stats(&self) -> KeptStats {
-        match self {
-            Kept::Memory(recent) => {
-                let stats = recent.stats();
-                KeptStats {
-                    messages: stats.messages,
-                    bytes: stats.bytes,
-                    crowded_out: stats.crowded_out,
-                }
-            }
-            Kept::Disk(ring) => ring.stats(),
-        }
-    }
-}
-
-fn copy<W: Write + Seek>(
-    from: &dyn Source,
-    range: TimeRange,
-    to: &mut McapWriter<W>,
-) -> Result<u64, McapWriteError> {
-    let mut written = 0;
-    let batches = from.read(&Query::all().between(range));
-    for batch in batches.map_err(io::Error::other)? {
-        let batch = batch.map_err(io::Error::other)?;
-        for message in batch.iter() {
-            written += u64::from(wrote(to.write_ref(message))?);
-        }
-    }
-    Ok(written)
-}
-
-/// Whether a message was written. One that MCAP cannot hold is not; it was counted on arrival.
-pub(crate) fn wrote(outcome: Result<(), McapWriteError>) -> Result<bool, McapWriteError> {
-    match outcome {
-        Ok(()) => Ok(true),
-        Err(McapWriteError::BeforeEpoch { .. }) => Ok(false),
-        Err(error) => Err(error),
-    }
-}
+use crate::backlog::{BacklogStats, wrote};
 
 /// About how many files a ring has: the oldest is deleted as a whole.
 const RING_FILES: u32 = 8;
@@ -104,6 +18,9 @@ const RING_FILES: u32 = 8;
 const MOST_FILES: usize = 64;
 /// The shortest time that a file of a ring covers.
 const MIN_FILE_DURATION: Duration = Duration::from_millis(250);
+
+/// A clock that is ahead of the one of receipt by more or less than before, by more than this, was set.
+const CLOCK_SET: u64 = 1_000_000_000;
 
 /// Numbers the rings of this process.
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -127,18 +44,47 @@ pub(crate) struct Ring {
 struct Open {
     path: PathBuf,
     writer: McapWriter<BufWriter<File>>,
-    range: TimeRange,
-    /// When its first message came.
-    begun: Stamp,
+    times: Times,
 }
 
 struct Closed {
     path: PathBuf,
-    range: TimeRange,
+    times: Times,
     /// When it was closed.
     ended: Stamp,
     messages: u64,
     bytes: u64,
+}
+
+/// The times of a file's messages.
+#[derive(Clone, Copy)]
+struct Times {
+    /// When its first message came.
+    begun: Stamp,
+    /// Their log times.
+    logged: TimeRange,
+    /// How far log times are ahead of the clock of receipt; `None` if their clock was set meanwhile.
+    ahead: Option<i64>,
+}
+
+impl Times {
+    fn add(&mut self, logged: Stamp, came: Stamp) {
+        let (start, end) = (self.logged.start, self.logged.end);
+        self.logged = TimeRange::new(start.min(logged), end.max(logged));
+        let ahead = logged.since(came);
+        self.ahead = self
+            .ahead
+            .filter(|before| ahead.abs_diff(*before) <= CLOCK_SET);
+    }
+
+    /// The log times of the messages that came since a time; of a file in which the clock was set, all.
+    fn logged_since(&self, cut: Stamp) -> TimeRange {
+        let cut = match self.ahead {
+            Some(ahead) => cut.plus_nanos(ahead),
+            None => Stamp::MIN,
+        };
+        TimeRange::new(cut, Stamp::MAX).intersect(self.logged)
+    }
 }
 
 impl Ring {
@@ -170,39 +116,41 @@ impl Ring {
         })
     }
 
-    fn push(&mut self, message: &Message, came: Stamp) -> Result<(), McapWriteError> {
+    /// Keeps a message that came at this time, by a clock that never goes back.
+    pub fn push(&mut self, message: &Message, came: Stamp) -> Result<(), McapWriteError> {
         self.now = came;
-        let at = message.log_time;
         if self.open.as_ref().is_some_and(|open| self.is_full(open)) {
             self.close()?;
         }
         if self.open.is_none() {
-            self.open = Some(self.begin(at)?);
+            self.open = Some(self.begin(message.log_time)?);
         }
         if let Some(open) = &mut self.open {
             open.writer.write(message)?;
-            let (start, end) = (open.range.start.min(at), open.range.end.max(at));
-            open.range = TimeRange::new(start, end);
+            open.times.add(message.log_time, came);
         }
         Ok(())
     }
 
     fn is_full(&self, open: &Open) -> bool {
-        let age = self.now.since(open.begun);
+        let age = self.now.since(open.times.begun);
         let longest = (self.keep / RING_FILES).max(MIN_FILE_DURATION);
         u128::try_from(age).is_ok_and(|age| age >= longest.as_nanos())
             || open.writer.bytes() >= self.limit / u64::from(RING_FILES)
     }
 
-    fn begin(&mut self, at: Stamp) -> Result<Open, McapWriteError> {
+    fn begin(&mut self, logged: Stamp) -> Result<Open, McapWriteError> {
         let path = self.folder.join(format!("{}.mcap", self.next));
         self.next += 1;
         let file = BufWriter::with_capacity(1 << 17, File::create(&path)?);
         Ok(Open {
             path,
             writer: McapWriter::new(file, self.options.clone())?,
-            range: TimeRange::new(at, at),
-            begun: self.now,
+            times: Times {
+                begun: self.now,
+                logged: TimeRange::new(logged, logged),
+                ahead: Some(logged.since(self.now)),
+            },
         })
     }
 
@@ -216,7 +164,7 @@ impl Ring {
         self.closed.push_back(Closed {
             bytes: fs::metadata(&open.path)?.len(),
             path: open.path,
-            range: open.range,
+            times: open.times,
             ended: self.now,
             messages,
         });
@@ -240,31 +188,54 @@ impl Ring {
         Ok(())
     }
 
-    fn start(&self) -> Stamp {
-        let closed = self.closed.iter().map(|file| file.range.start);
-        let open = self.open.iter().map(|open| open.range.start);
-        closed.chain(open).min().unwrap_or(Stamp::MAX)
+    /// When the oldest of its messages came.
+    pub fn start(&self) -> Option<Stamp> {
+        let oldest = self.closed.front().map(|file| file.times);
+        let oldest = oldest.or(self.open.as_ref().map(|open| open.times));
+        oldest.map(|times| times.begun)
     }
 
-    fn copy<W: Write + Seek>(
+    /// The earliest log time of the messages that came since a time.
+    pub fn first_logged(&self, cut: Stamp) -> Option<Stamp> {
+        let closed = self.closed.iter().filter(|file| file.ended >= cut);
+        let times = closed
+            .map(|file| file.times)
+            .chain(self.open.as_ref().map(|open| open.times));
+        let ranges = times.map(|times| times.logged_since(cut));
+        ranges
+            .filter(|range| !range.is_empty())
+            .map(|range| range.start)
+            .min()
+    }
+
+    /// Writes the messages that came since a time; returns how many.
+    pub fn copy<W: Write + Seek>(
         &mut self,
-        range: TimeRange,
+        cut: Stamp,
         to: &mut McapWriter<W>,
     ) -> Result<u64, McapWriteError> {
         self.close()?;
         let mut written = 0;
-        for file in &self.closed {
-            if !file.range.intersect(range).is_empty() {
-                let file = McapFile::open(&file.path).map_err(io::Error::other)?;
-                written += copy(&file, range, to)?;
+        for file in self.closed.iter().filter(|file| file.ended >= cut) {
+            let range = file.times.logged_since(cut);
+            if range.is_empty() {
+                continue;
+            }
+            let file = McapFile::open(&file.path).map_err(io::Error::other)?;
+            let batches = file.read(&Query::all().between(range));
+            for batch in batches.map_err(io::Error::other)? {
+                let batch = batch.map_err(io::Error::other)?;
+                for message in batch.iter() {
+                    written += u64::from(wrote(to.write_ref(message))?);
+                }
             }
         }
         Ok(written)
     }
 
-    fn stats(&self) -> KeptStats {
+    pub fn stats(&self) -> BacklogStats {
         let open = self.open.as_ref().map(|open| &open.writer);
-        let mut stats = KeptStats {
+        let mut stats = BacklogStats {
             messages: open.map_or(0, McapWriter::written),
             bytes: open.map_or(0, McapWriter::bytes),
             crowded_out: self.crowded_out,
@@ -326,8 +297,8 @@ mod tests {
         let mut writer =
             McapWriter::new(file.reopen().expect("a file"), McapWriterOptions::default())
                 .expect("a writer");
-        let range = TimeRange::new((from * 1_000_000_000).into(), Stamp::MAX);
-        let count = ring.copy(range, &mut writer).expect("copied");
+        let cut = (from * 1_000_000_000).into();
+        let count = ring.copy(cut, &mut writer).expect("copied");
         writer.finish().expect("finished");
         let source = McapFile::open(file.path()).expect("a recording");
         let mut seconds = Vec::new();

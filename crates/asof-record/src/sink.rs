@@ -1,10 +1,10 @@
 //! The destination of a recording.
 
 use std::collections::BTreeMap;
-use std::io::{Seek, Write};
+use std::io::{self, Seek, Write};
 
 use asof_core::{Message, Stamp};
-use asof_formats::{McapWriteError, McapWriter};
+use asof_formats::{McapWriteError, McapWriter, McapWriterOptions};
 
 /// Names and values that describe a recording.
 pub type Tags = BTreeMap<String, String>;
@@ -34,7 +34,85 @@ pub(crate) trait Sink: Send {
     }
     /// Flushes what was written to the operating system.
     fn flush(&mut self) -> Result<(), McapWriteError>;
+    /// How many of the last messages the operating system does not have yet: they are lost if it refuses them.
+    fn unflushed(&self) -> u64 {
+        0
+    }
     fn finish(self: Box<Self>) -> Result<(), McapWriteError>;
+}
+
+/// A recording whose destination is opened for the first message. Without a message it is not opened.
+pub(crate) struct Late<W: Write + Seek> {
+    open: Option<Box<dyn FnOnce() -> io::Result<W> + Send>>,
+    options: McapWriterOptions,
+    /// Metadata that was noted before the first message.
+    notes: Vec<(String, Tags)>,
+    writer: Option<McapWriter<W>>,
+}
+
+impl<W: Write + Seek> Late<W> {
+    pub fn new(
+        open: impl FnOnce() -> io::Result<W> + Send + 'static,
+        options: McapWriterOptions,
+    ) -> Self {
+        Late {
+            open: Some(Box::new(open)),
+            options,
+            notes: Vec::new(),
+            writer: None,
+        }
+    }
+
+    fn begin(&mut self) -> Result<(), McapWriteError> {
+        if let Some(open) = self.open.take() {
+            let mut writer = McapWriter::new(open()?, self.options.clone())?;
+            for (name, values) in self.notes.drain(..) {
+                writer.write_metadata(&name, values)?;
+            }
+            self.writer = Some(writer);
+        }
+        Ok(())
+    }
+}
+
+impl<W: Write + Seek + Send> Sink for Late<W> {
+    fn write(&mut self, message: &Message, _receipt: &Receipt) -> Result<(), McapWriteError> {
+        if message.log_time < Stamp::EPOCH {
+            // No message for a file: nothing is opened for it.
+            return Err(McapWriteError::BeforeEpoch {
+                topic: message.channel.topic.clone(),
+                time: message.log_time,
+            });
+        }
+        self.begin()?;
+        match &mut self.writer {
+            Some(writer) => writer.write(message),
+            None => Err(io::Error::other("no file is open").into()),
+        }
+    }
+
+    fn note(&mut self, name: &str, values: &Tags) -> Result<(), McapWriteError> {
+        if let Some(writer) = &mut self.writer {
+            return writer.write_metadata(name, values.clone());
+        }
+        self.notes.push((name.to_owned(), values.clone()));
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), McapWriteError> {
+        self.writer.as_mut().map_or(Ok(()), McapWriter::flush)
+    }
+
+    fn unflushed(&self) -> u64 {
+        self.writer.as_ref().map_or(0, McapWriter::open_messages)
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), McapWriteError> {
+        match self.writer {
+            Some(writer) => writer.finish().map(drop),
+            None => Ok(()),
+        }
+    }
 }
 
 impl<W: Write + Seek + Send> Sink for McapWriter<W> {
@@ -50,7 +128,65 @@ impl<W: Write + Seek + Send> Sink for McapWriter<W> {
         McapWriter::flush(self)
     }
 
+    fn unflushed(&self) -> u64 {
+        self.open_messages()
+    }
+
     fn finish(self: Box<Self>) -> Result<(), McapWriteError> {
         McapWriter::finish(*self).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::sync::Arc;
+
+    use asof_core::{Channel, Source};
+
+    fn message(at: i64) -> Message {
+        Message {
+            channel: Arc::new(Channel {
+                topic: "/t".to_owned(),
+                message_encoding: "raw".to_owned(),
+                ..Channel::default()
+            }),
+            log_time: at.into(),
+            publish_time: at.into(),
+            sequence: 0,
+            payload: vec![1, 2, 3].into(),
+        }
+    }
+
+    #[test]
+    fn what_is_replaced_stays_until_the_first_message() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run.mcap");
+        std::fs::write(&path, "precious").expect("written");
+        let begun = || {
+            let path = path.clone();
+            let open = move || File::create(path);
+            let mut late = Box::new(Late::new(open, McapWriterOptions::default()));
+            let note = Tags::from([("text".to_owned(), "here".to_owned())]);
+            late.note("note", &note).expect("noted");
+            late.flush().expect("flushed");
+            late
+        };
+        let receipt = Receipt {
+            at: 0.into(),
+            publisher: None,
+        };
+        let mut none = begun();
+        // MCAP has no such time.
+        none.write(&message(-1), &receipt).expect_err("refused");
+        none.finish().expect("finished");
+        assert_eq!(std::fs::read(&path).expect("read"), b"precious");
+        let mut one = begun();
+        one.write(&message(1), &receipt).expect("written");
+        one.finish().expect("finished");
+        let summary = asof_formats::open(&path).expect("a recording").summary();
+        assert_eq!(summary.messages, Some(1));
+        assert_eq!(summary.metadata[0].name, "note");
     }
 }

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use asof_core::{Message, Stamp, TimeRange};
+use asof_core::{Message, Stamp};
 use asof_formats::{McapWriteError, McapWriter, McapWriterOptions};
-use asof_window::{Bounds, Recent};
 use parking_lot::Mutex;
 
 use crate::DurableFile;
+use crate::backlog::{Backlog, Memory, wrote};
 use crate::last::{LastMessages, Scope};
 use crate::parts::PartNames;
-use crate::ring::{Kept, Ring, wrote};
+use crate::ring::Ring;
 use crate::sink::{Receipt, Sink, Tags};
 use crate::trigger::{Lookout, Trigger};
 
@@ -98,14 +98,14 @@ pub(crate) struct Snapshots {
     options: SnapshotOptions,
     writer: McapWriterOptions,
     tags: Tags,
-    kept: Kept,
+    kept: Backlog,
     standing: LastMessages,
     lookout: Lookout,
     open: Option<Open>,
-    /// Notes that were made while no file was open, and their times.
+    /// Notes that were made while no file was open, and when, by the clock that never goes back.
     notes: VecDeque<(Stamp, String, Tags)>,
-    /// The latest log time that was reported.
-    now: Stamp,
+    /// The latest time by that clock.
+    at: Stamp,
     report: Arc<Mutex<SnapshotReport>>,
 }
 
@@ -127,15 +127,18 @@ impl Snapshots {
     ) -> Result<(Self, Arc<Mutex<SnapshotReport>>), McapWriteError> {
         let report = Arc::<Mutex<SnapshotReport>>::default();
         let bytes = options.bytes.saturating_sub(MOST_STANDING_BYTES);
+        let mut names = PartNames::new(path, start);
+        // This one's files come after those of earlier runs.
+        names.find_earlier()?;
         // A little longer, so that the snapshot begins exactly where it should.
         let age = options.keep.saturating_add(KEEP_MARGIN);
         let bytes = bytes.max(options.bytes / 2);
         let kept = match &options.ring {
-            Some(folder) => Kept::Disk(Box::new(Ring::new(folder, age, bytes, &writer)?)),
-            None => Kept::Memory(Recent::new(Bounds::age(age).and_bytes(bytes))),
+            Some(folder) => Backlog::Disk(Box::new(Ring::new(folder, age, bytes, &writer)?)),
+            None => Backlog::Memory(Memory::new(age, bytes)),
         };
         let snapshots = Snapshots {
-            names: PartNames::new(path, start),
+            names,
             writer,
             tags,
             kept,
@@ -144,7 +147,7 @@ impl Snapshots {
             options,
             open: None,
             notes: VecDeque::new(),
-            now: start,
+            at: Stamp::EPOCH,
             report: Arc::clone(&report),
         };
         Ok((snapshots, report))
@@ -178,20 +181,22 @@ impl Snapshots {
         if !self.tags.is_empty() {
             writer.write_metadata("tags", self.tags.clone())?;
         }
-        let kept = TimeRange::new(earlier(now, self.options.keep), Stamp::MAX);
+        let asked = earlier(at, self.options.keep);
         for (noted, name, values) in self.notes.drain(..) {
-            if kept.contains(noted) {
+            if noted >= asked {
                 writer.write_metadata(&name, values)?;
             }
         }
-        let start = self.kept.start().max(kept.start);
-        let mut written = 0;
+        // Not before what is kept.
+        let cut = self.kept.start().map_or(at, |start| start.max(asked));
         // Messages from before that are still valid are logged where the snapshot begins.
-        let came = earlier(at, self.options.keep);
-        for message in self.standing.before(start, start, came) {
+        let begins = now.plus_nanos(cut.since(at)).max(Stamp::EPOCH);
+        let first = self.kept.first_logged(cut).unwrap_or(begins);
+        let mut written = 0;
+        for message in self.standing.before(cut, begins.min(first)) {
             written += u64::from(wrote(writer.write(&message))?);
         }
-        written += self.kept.copy(kept, &mut writer)?;
+        written += self.kept.copy(cut, &mut writer)?;
         // To disk before anything else can go wrong.
         writer.flush()?;
         let mut report = self.report.lock();
@@ -265,7 +270,7 @@ impl Sink for Snapshots {
         if self.notes.len() >= MOST_NOTES {
             self.notes.pop_front();
         }
-        let note = (self.now, name.to_owned(), values.clone());
+        let note = (self.at, name.to_owned(), values.clone());
         self.notes.push_back(note);
         Ok(())
     }
@@ -275,7 +280,7 @@ impl Sink for Snapshots {
     }
 
     fn tick(&mut self, now: Stamp, at: Stamp) -> Result<(), McapWriteError> {
-        self.now = now;
+        self.at = at;
         if let Some(reason) = self.lookout.tick(at) {
             self.happened(&reason, now, at)?;
         }
@@ -596,5 +601,80 @@ mod tests {
             );
             assert_eq!(seconds(&report.files[0], "/tf_static").len(), 1);
         }
+    }
+
+    /// What came is kept by when it came: a computer without a battery for its clock starts in 1970, and is set when it
+    /// finds a network.
+    #[test]
+    fn a_snapshot_holds_what_came_before_its_clock_was_set() {
+        const DAY: i64 = 86_400;
+        let folder = tempfile::tempdir().expect("a folder");
+        let ring = folder.path().join("ring");
+        for (name, ring) in [("memory.mcap", None), ("disk.mcap", Some(ring))] {
+            let is_exact = ring.is_none();
+            let (mut snapshots, report) =
+                made_in(&folder.path().join(name), "/bumper.data == 1", ring);
+            let (scan, bumper) = (channel("/scan"), channel("/bumper"));
+            let fixed = message(&channel("/tf_static"), 0, 0);
+            write(&mut snapshots, &fixed).expect("kept");
+            for second in 0..60_i64 {
+                // Ahead by years, then back to a day before, to where it was, and ahead once more while the file is open.
+                let logged = match second {
+                    23..25 => 20_000 * DAY + second,
+                    25..28 => 19_999 * DAY + second,
+                    32.. => DAY + second,
+                    _ => second,
+                };
+                let receipt = Receipt {
+                    at: (second * SECOND).into(),
+                    publisher: None,
+                };
+                let scanned = message(&scan, logged, second as u8);
+                snapshots.write(&scanned, &receipt).expect("kept");
+                if second == 30 {
+                    let pressed = message(&bumper, logged, 1);
+                    snapshots.write(&pressed, &receipt).expect("kept");
+                }
+                let now = (logged * SECOND).into();
+                snapshots.tick(now, receipt.at).expect("kept");
+            }
+            Box::new(snapshots).finish().expect("written");
+            let report = report.lock().clone();
+            let file = McapFile::open(&report.files[0]).expect("a recording");
+            let batches = file.read(&Query::topics(["/scan"])).expect("read");
+            let mut found = Vec::new();
+            for batch in batches {
+                let batch = batch.expect("a batch");
+                found.extend(batch.iter().map(|row| row.payload[4]));
+            }
+            found.sort_unstable();
+            let first = if is_exact { 20 } else { found[0].min(20) };
+            assert_eq!(found, (first..=35).collect::<Vec<u8>>(), "{name}");
+            assert!(first >= 18, "{name} begins with {first}");
+            let fixed = seconds(&report.files[0], "/tf_static");
+            assert_eq!(fixed.len(), 1);
+            let starts = file.summary().range.start;
+            assert_eq!(
+                fixed[0],
+                starts.nanos() / SECOND,
+                "it is there from the start"
+            );
+        }
+    }
+
+    #[test]
+    fn snapshots_are_numbered_after_those_of_earlier_runs() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("run.mcap");
+        // The first ones were moved away.
+        std::fs::write(PartNames::new(&path, 0.into()).path(3), "mine").expect("written");
+        std::fs::create_dir(PartNames::new(&path, 0.into()).path(4)).expect("made");
+        let (mut snapshots, report) = made(&path, "/bumper.data == 1");
+        snapshots
+            .trigger("a key", (5 * SECOND).into(), (5 * SECOND).into())
+            .expect("written");
+        Box::new(snapshots).finish().expect("written");
+        let expected = PartNames::new(&path, 0.into()).path(5);
+        assert_eq!(report.lock().files, [expected]);
     }
 }

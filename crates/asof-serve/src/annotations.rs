@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use asof_core::{Stamp, TimeRange};
@@ -49,7 +50,7 @@ pub struct Annotation {
 #[derive(Debug, Clone, Default)]
 pub struct Annotations {
     file: PathBuf,
-    all: Vec<Annotation>,
+    all: Arc<Vec<Annotation>>,
     /// The version of the file that `all` is from.
     version: Option<Version>,
 }
@@ -93,7 +94,7 @@ pub enum AnnotationError {
 
 /// The content of the file.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct AnnotationFile {
     asof_annotations: u32,
     annotations: Vec<KeptOne>,
 }
@@ -133,19 +134,39 @@ impl Annotations {
     /// # Errors
     /// As [`read`](Self::read); then nothing changes.
     pub fn refresh(&mut self) -> Result<(), AnnotationError> {
-        let version = match fs::metadata(&self.file) {
-            Ok(found) => Some((
-                found.modified().unwrap_or(SystemTime::UNIX_EPOCH),
-                found.len(),
-            )),
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(cause) => return Err(self.failed(cause)),
-        };
+        let version = self.current().map_err(|cause| self.failed(cause))?;
         if version != self.version || version.is_none() {
-            self.all = version.map_or(Ok(Vec::new()), |(_, bytes)| self.parsed(bytes))?;
+            let all = version.map_or(Ok(Vec::new()), |(_, bytes)| self.parsed(bytes))?;
+            self.all = Arc::new(all);
             self.version = version;
         }
         Ok(())
+    }
+
+    /// The version of the file; `None` where there is none.
+    fn current(&self) -> Result<Option<Version>, std::io::Error> {
+        match fs::metadata(&self.file) {
+            Ok(found) => Ok(Some((
+                found.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+                found.len(),
+            ))),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(cause) => Err(cause),
+        }
+    }
+
+    /// The bytes of the file that would be read, at most its limit.
+    pub(crate) fn file_bytes(&self) -> usize {
+        let version = self.current().ok().flatten();
+        version.map_or(0, |(_, bytes)| {
+            usize::try_from(bytes).map_or(MOST_BYTES, |bytes| bytes.min(MOST_BYTES))
+        })
+    }
+
+    /// The same where the file has changed since it was read, otherwise none.
+    pub(crate) fn changed_bytes(&self) -> usize {
+        let is_same = self.current().is_ok_and(|version| version == self.version);
+        if is_same { 0 } else { self.file_bytes() }
     }
 
     fn parsed(&self, bytes: u64) -> Result<Vec<Annotation>, AnnotationError> {
@@ -157,7 +178,7 @@ impl Annotations {
             return Err(unreadable(format!("it is too large, with {bytes} bytes")));
         }
         let text = fs::read_to_string(&self.file).map_err(|cause| self.failed(cause))?;
-        let kept: Kept =
+        let kept: AnnotationFile =
             serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
         if kept.annotations.len() > MAX_ANNOTATIONS {
             return Err(unreadable(format!(
@@ -187,6 +208,11 @@ impl Annotations {
         }
     }
 
+    /// All of them as they are now, however they change later.
+    pub(crate) fn shared(&self) -> Arc<Vec<Annotation>> {
+        Arc::clone(&self.all)
+    }
+
     /// All of them, by time.
     pub fn all(&self) -> &[Annotation] {
         &self.all
@@ -213,7 +239,7 @@ impl Annotations {
             .map(|one| one.id)
             .max()
             .map_or(1, |id| id.saturating_add(1));
-        let mut next = self.all.clone();
+        let mut next = Vec::clone(&self.all);
         next.push(Annotation {
             id,
             range,
@@ -232,7 +258,7 @@ impl Annotations {
         let _turn = self.turn();
         self.version = None;
         self.refresh()?;
-        let mut next = self.all.clone();
+        let mut next = Vec::clone(&self.all);
         next.retain(|one| one.id != id);
         if next.len() == self.all.len() {
             return Err(AnnotationError::Unknown(id));
@@ -256,7 +282,7 @@ impl Annotations {
     pub const METADATA: &str = "asof:annotations";
 
     fn keep(&mut self, all: Vec<Annotation>) -> Result<(), AnnotationError> {
-        let kept = Kept {
+        let kept = AnnotationFile {
             asof_annotations: 1,
             annotations: all
                 .iter()
@@ -282,7 +308,7 @@ impl Annotations {
             drop(fs::remove_file(&aside));
             return Err(self.failed(error));
         }
-        self.all = all;
+        self.all = Arc::new(all);
         Ok(())
     }
 

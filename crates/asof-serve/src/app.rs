@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use asof_blocks::{BlockCache, CacheOptions};
 use asof_core::{Channel, Source, Stamp, Summary, TimeRange, Topics};
-use asof_decode::Archetype;
+use asof_decode::{Archetype, Decoders};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 
@@ -22,6 +22,7 @@ use crate::queries::{self, QueryEngine};
 use crate::record::plot_of;
 use crate::recordings::RecordingList;
 use crate::series::Looks;
+use crate::show::{Show, ShowOptions};
 use crate::snapshots::SnapshotTaker;
 use crate::tracks::Tracks;
 use crate::waiting::Waiting;
@@ -90,6 +91,9 @@ pub(crate) struct Together {
     pub since: Instant,
 }
 
+/// About the bytes of a topic in the summary: as a value, and as text.
+const TOPIC_BYTES: usize = 2048;
+
 /// The least memory for players and queues: what one client's player and its images take.
 const MIN_QUEUE_BYTES: u64 = 64 << 20;
 
@@ -103,6 +107,19 @@ pub(crate) fn block_bytes(cache_bytes: u64) -> u64 {
 
 impl App {
     pub fn new(
+        source: Arc<dyn Source>,
+        name: &str,
+        guard: Arc<Guard>,
+        changes: Changes,
+        options: &ServeOptions,
+    ) -> Self {
+        let limits = &options.limits;
+        let waiting = Waiting::new(limits.waiting_bytes, limits.stalled_after);
+        App::within(waiting, source, name, guard, changes, options)
+    }
+
+    fn within(
+        waiting: Arc<Waiting>,
         source: Arc<dyn Source>,
         name: &str,
         guard: Arc<Guard>,
@@ -131,9 +148,9 @@ impl App {
             } else {
                 stretches(&cache)
             },
-            frames: Frames::new(&cache, &options.robots),
+            frames: Frames::new(&cache, &options.robots, block_bytes(options.cache_bytes)),
             looks: Looks::new(&cache, limits.series_bytes / 2, is_live),
-            tracks: Tracks::new(&cache, start, limits.series_bytes / 2, is_live),
+            tracks: Tracks::new(&cache, start, &limits, &waiting, is_live),
             is_live,
             prefixes: options
                 .robots
@@ -145,7 +162,7 @@ impl App {
             page: PageOptions::of(options),
             guard,
             refusals: Arc::default(),
-            waiting: Waiting::new(limits.waiting_bytes, limits.stalled_after),
+            waiting,
             clients: Arc::new(Semaphore::new(limits.clients)),
             readers: Arc::new(Semaphore::new(8)),
             snapshots: options.snapshots.clone(),
@@ -181,9 +198,9 @@ impl App {
         changes: Changes,
         options: &ServeOptions,
     ) -> Self {
+        let (waiting, guard) = (Arc::clone(&self.waiting), Arc::clone(&self.guard));
         App {
             refusals: Arc::clone(&self.refusals),
-            waiting: Arc::clone(&self.waiting),
             clients: Arc::clone(&self.clients),
             readers: Arc::clone(&self.readers),
             opened: None,
@@ -192,7 +209,18 @@ impl App {
                 None if self.name.is_empty() => "asof".to_owned(),
                 None => self.name.clone(),
             }),
-            ..App::new(source, name, Arc::clone(&self.guard), changes, options)
+            ..App::within(waiting, source, name, guard, changes, options)
+        }
+    }
+
+    /// What shows messages in the forms of the page.
+    pub fn show<'a>(&'a self, decoders: &'a mut Decoders) -> Show<'a> {
+        Show {
+            decoders,
+            cache: &self.cache,
+            frames: &self.frames,
+            start: self.start,
+            wish: ShowOptions::default(),
         }
     }
 
@@ -208,6 +236,11 @@ impl App {
 
     pub fn absolute(&self, t: i64) -> Stamp {
         self.start.plus_nanos(t)
+    }
+
+    /// About the bytes of the summary while it is made.
+    pub fn summary_bytes(&self) -> usize {
+        TOPIC_BYTES * (1 + self.cache.summary().channels.len())
     }
 
     /// The summary of the recording.
@@ -288,7 +321,7 @@ impl App {
             "waiting": self.waiting.status(),
             "window": self.window(&self.cache.summary()),
             "open": self.opened.as_ref().map(OpenRecordings::status),
-            "frames": { "restarts": self.frames.restarts() },
+            "frames": self.frames.status(),
             "together": { "by": together.by, "playing": together.is_playing, "t": self.relative(together.position) },
             "cache": {
                 "budget": cache.budget, "held": cache.accounted, "peak": cache.peak, "blocks": cache.blocks,
@@ -398,7 +431,7 @@ pub(crate) fn role_of(channel: &Channel) -> Option<&'static str> {
     Some(match archetype.name {
         "Image" | "CompressedImage" | "CompressedVideo" => "image",
         "LaserScan" | "PointCloud" => "points",
-        "OccupancyGrid" | "Costmap" | "GridMap" => "grid",
+        "OccupancyGrid" | "Costmap" | "GridUpdate" | "GridMap" => "grid",
         "Odometry" => "pose",
         // A pose without a frame cannot be placed in a scene.
         "Pose" if has_frame => "pose",
@@ -409,6 +442,7 @@ pub(crate) fn role_of(channel: &Channel) -> Option<&'static str> {
         "Wrench" if has_frame => "wrench",
         "JointState" => "joints",
         "Diagnostics" => "diagnostics",
+        "Audio" => "audio",
         "Text" if channel.topic.ends_with("robot_description") => "robot",
         "Marker" | "Scene" => "marker",
         "Log" => "log",

@@ -1,6 +1,9 @@
 //! Assets that a viewer fetches: meshes and textures of a robot's description.
 
+use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
+
+use crate::reply::{Failure, PART_BYTES, Reply};
 
 /// The file of a URI, within the given folders.
 ///
@@ -71,14 +74,27 @@ pub(crate) fn sized(
     Ok((path, size))
 }
 
-/// Reads the file of a URI. The error names it.
-pub(crate) fn read(folders: &[PathBuf], uri: &str, most: usize) -> Result<Vec<u8>, String> {
-    let bytes = sized(folders, uri, most)
-        .and_then(|(path, _)| std::fs::read(&path).map_err(|error| error.to_string()));
-    bytes.map_err(|error| {
-        let shown: String = uri.chars().take(200).collect();
-        format!("{shown}: {error}")
-    })
+/// Sends the file of a URI. The error names it.
+pub(crate) fn send(
+    folders: &[PathBuf],
+    uri: &str,
+    most: usize,
+    reply: &mut Reply,
+) -> Result<(), Failure> {
+    let shown: String = uri.chars().take(200).collect();
+    let wrong = |error: String| Failure::Wrong(format!("{shown}: {error}"));
+    let (path, size) = sized(folders, uri, most).map_err(wrong)?;
+    let file = std::fs::File::open(path).map_err(|error| wrong(error.to_string()))?;
+    // It may have grown since.
+    let mut file = file.take(size as u64);
+    let mut part = vec![0; PART_BYTES];
+    loop {
+        match file.read(&mut part) {
+            Ok(0) => return Ok(()),
+            Ok(bytes) => reply.write(&part[..bytes])?,
+            Err(error) => return Err(wrong(error.to_string())),
+        }
+    }
 }
 
 /// Decodes percent escapes.

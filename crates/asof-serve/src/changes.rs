@@ -5,13 +5,13 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use asof_core::TimeRange;
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Query, Request, State};
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use futures_util::StreamExt as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -21,6 +21,8 @@ use crate::app::App;
 use crate::opened::{OpenedRecording, key_of_upload};
 use crate::options::ServeOptions;
 use crate::refusal::Refusal;
+use crate::reply::{Failure, Reply, answered, json_of, wrong};
+use crate::waiting::Connection;
 
 /// The paths that change something: annotations added and removed, files uploaded and opened, snapshots written,
 /// recordings of a list opened, layouts kept and removed.
@@ -113,23 +115,34 @@ impl Changes {
     }
 }
 
-/// All annotations in JSON, in relative times, with what other processes have added.
-pub(crate) fn list(app: &App) -> String {
-    let Ok(mut notes) = app.changes.notes() else {
-        return "[]".to_owned();
+/// Sends all annotations, in relative times, with what other processes have added.
+pub(crate) fn list(app: &App, reply: &mut Reply) -> Result<(), Failure> {
+    let Ok(changed) = app.changes.notes().map(|notes| notes.changed_bytes()) else {
+        return reply.end_list();
     };
-    if let Err(error) = notes.refresh() {
-        tracing::warn!("{error}");
-    }
-    let one = |note: &crate::Annotation| {
+    let room = reply.room(BYTES_PARSED * changed)?;
+    // No client is waited for with the lock.
+    let notes = match app.changes.notes() {
+        Ok(mut notes) => {
+            if let Err(error) = notes.refresh() {
+                tracing::warn!("{error}");
+            }
+            notes.shared()
+        }
+        Err(_) => Arc::default(),
+    };
+    drop(room);
+    for note in notes.iter() {
         let note = json!({
             "id": note.id, "start": app.relative(note.range.start), "end": app.relative(note.range.end), "text": note.text,
         });
-        note.to_string()
-    };
-    let all: Vec<String> = notes.all().iter().map(one).collect();
-    format!("[{}]", all.join(","))
+        reply.item(note.to_string().as_bytes())?;
+    }
+    reply.end_list()
 }
+
+/// Annotations take about this many times the bytes of their file while it is read or written.
+const BYTES_PARSED: usize = 6;
 
 #[derive(Deserialize)]
 pub(crate) struct NewNote {
@@ -139,12 +152,16 @@ pub(crate) struct NewNote {
 }
 
 /// Adds an annotation; responds with all of them.
-pub(crate) async fn add(State(app): State<Arc<App>>, Query(note): Query<NewNote>) -> Response {
-    changed(&app, |notes| {
-        let start = app.absolute(note.start);
-        let end = app.absolute(note.end.unwrap_or(note.start));
-        notes.add(TimeRange::new(start.min(end), start.max(end)), &note.text)
-    })
+pub(crate) async fn add(
+    State(app): State<Arc<App>>,
+    Extension(connection): Extension<Arc<Connection>>,
+    Query(note): Query<NewNote>,
+) -> Response {
+    let start = app.absolute(note.start);
+    let end = app.absolute(note.end.unwrap_or(note.start));
+    let range = TimeRange::new(start.min(end), start.max(end));
+    let change = move |notes: &mut Annotations| notes.add(range, &note.text).map(drop);
+    changed(&app, &connection, change).await
 }
 
 #[derive(Deserialize)]
@@ -153,24 +170,30 @@ pub(crate) struct OldNote {
 }
 
 /// Removes an annotation; responds with the rest.
-pub(crate) async fn remove(State(app): State<Arc<App>>, Query(note): Query<OldNote>) -> Response {
-    changed(&app, |notes| notes.remove(note.id))
+pub(crate) async fn remove(
+    State(app): State<Arc<App>>,
+    Extension(connection): Extension<Arc<Connection>>,
+    Query(note): Query<OldNote>,
+) -> Response {
+    let change = move |notes: &mut Annotations| notes.remove(note.id);
+    changed(&app, &connection, change).await
 }
 
-fn changed<T>(
-    app: &App,
-    change: impl FnOnce(&mut Annotations) -> Result<T, crate::AnnotationError>,
+async fn changed(
+    app: &Arc<App>,
+    connection: &Arc<Connection>,
+    change: impl FnOnce(&mut Annotations) -> Result<(), crate::AnnotationError> + Send + 'static,
 ) -> Response {
-    let changed = tokio::task::block_in_place(|| {
+    answered(app, connection, |app, reply| {
+        let bytes = app.changes.notes()?.file_bytes();
+        let room = reply.room(BYTES_PARSED * bytes)?;
         let mut notes = app.changes.notes()?;
-        change(&mut notes)
-            .map(drop)
-            .map_err(|error| error.to_string())
-    });
-    match changed {
-        Ok(()) => json_text(list(app)),
-        Err(error) => wrong(&error),
-    }
+        change(&mut notes).map_err(|error| error.to_string())?;
+        drop(notes);
+        drop(room);
+        list(app, reply)
+    })
+    .await
 }
 
 #[derive(Deserialize)]
@@ -188,7 +211,7 @@ pub(crate) async fn upload(
 ) -> Response {
     let opener = match app.changes.opener() {
         Ok(opener) => opener,
-        Err(error) => return wrong(&error),
+        Err(error) => return wrong(error),
     };
     let Some(name) = plain_name(&asked.name) else {
         return wrong("a file needs a name without a path");
@@ -200,12 +223,13 @@ pub(crate) async fn upload(
     let found = tokio::task::spawn_blocking(move || opener.folder(asked.look)).await;
     let (look, folder) = match found {
         Ok(Ok(found)) => found,
-        Ok(Err(refusal)) => return wrong(&refusal.to_string()),
-        Err(error) => return wrong(&format!("there is no folder for it: {error}")),
+        Ok(Err(refusal)) => return wrong(refusal.to_string()),
+        Err(error) => return wrong(format!("there is no folder for it: {error}")),
     };
-    match take(&app.changes, &folder, &name, request.into_body()).await {
+    let pace = app.limits.upload_timeout;
+    match take(&app.changes, &folder, &name, request.into_body(), pace).await {
         Ok(()) => json_of(&json!({ "look": look })),
-        Err(error) => wrong(&error),
+        Err(error) => wrong(error),
     }
 }
 
@@ -218,7 +242,7 @@ pub(crate) struct NewLook {
 pub(crate) async fn open(State(app): State<Arc<App>>, Query(asked): Query<NewLook>) -> Response {
     let opener = match app.changes.opener() {
         Ok(opener) => opener,
-        Err(error) => return wrong(&error),
+        Err(error) => return wrong(error),
     };
     let work = move || {
         let opened = opener.open(asked.look)?;
@@ -232,15 +256,15 @@ pub(crate) async fn open(State(app): State<Arc<App>>, Query(asked): Query<NewLoo
     };
     match tokio::task::spawn_blocking(work).await {
         Ok(Ok(key)) => json_of(&json!({ "url": format!("/r/{key}/") })),
-        Ok(Err(refusal)) => wrong(&refusal.to_string()),
-        Err(error) => wrong(&format!("opening failed: {error}")),
+        Ok(Err(refusal)) => wrong(refusal.to_string()),
+        Err(error) => wrong(format!("opening failed: {error}")),
     }
 }
 
 /// How many files are received at once: each holds a connection.
 const MOST_UPLOADS: usize = 8;
-/// How long a client may take to send a part of a file.
-const PART_TIMEOUT: Duration = Duration::from_secs(20);
+/// The fewest bytes a second of an upload, on average.
+const SLOWEST_UPLOAD: u64 = 16 << 10;
 
 /// The files that were received, and are being received.
 #[derive(Default)]
@@ -289,18 +313,28 @@ impl Uploads {
 }
 
 /// Writes a request's body to a new file in a folder.
-async fn take(changes: &Changes, folder: &Path, name: &str, body: Body) -> Result<(), String> {
+async fn take(
+    changes: &Changes,
+    folder: &Path,
+    name: &str,
+    body: Body,
+    pause: Duration,
+) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("cannot save {name}: {error}");
     let most = changes.most_bytes;
     let path = folder.join(name);
     let mut file = std::fs::File::create_new(&path).map_err(failed)?;
     let mut taken = 0;
     let mut parts = body.into_data_stream();
+    let start = Instant::now();
     loop {
-        let part = match tokio::time::timeout(PART_TIMEOUT, parts.next()).await {
+        // A client that sends a byte now and then would hold its place for ever.
+        let due = start + 2 * pause + Duration::from_secs(taken / SLOWEST_UPLOAD);
+        let due = due.min(Instant::now() + pause);
+        let part = match tokio::time::timeout_at(due.into(), parts.next()).await {
             Ok(Some(part)) => part.map_err(|error| error.to_string()),
             Ok(None) => return Ok(()),
-            Err(_) => Err(format!("nothing came for {} s", PART_TIMEOUT.as_secs())),
+            Err(_) => Err("it came too slowly".to_owned()),
         };
         let written = match part {
             Ok(part) if !changes.uploads.add(folder, part.len() as u64, most) => Err(format!(
@@ -330,19 +364,4 @@ fn plain_name(name: &str) -> Option<String> {
     );
     let is_word = |c: char| !c.is_control() && !matches!(c, '/' | '\\' | ':');
     (is_plain && name.len() <= 200 && name.chars().all(is_word)).then(|| name.to_owned())
-}
-
-pub(crate) fn json_of(value: &Value) -> Response {
-    json_text(value.to_string())
-}
-
-fn json_text(text: String) -> Response {
-    let kind = [(header::CONTENT_TYPE, "application/json")];
-    (kind, text).into_response()
-}
-
-pub(crate) fn wrong(text: &str) -> Response {
-    let kind = [(header::CONTENT_TYPE, "application/json")];
-    let error = json!({ "error": text });
-    (StatusCode::BAD_REQUEST, kind, error.to_string()).into_response()
 }

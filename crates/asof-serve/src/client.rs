@@ -54,6 +54,7 @@ pub(crate) async fn serve<C: Client>(
     client.greet();
     // Since when commands were executed without a check.
     let mut obeyed: Option<Instant> = None;
+    let mut is_lost = false;
     loop {
         let is_stalled = wire.is_stalled();
         let pause = match obeyed {
@@ -85,12 +86,16 @@ pub(crate) async fn serve<C: Client>(
             () = tokio::time::sleep(pause) => {}
         }
         if wire.is_lost() {
+            is_lost = true;
             break;
         }
         if !is_stalled {
             obeyed = None;
             tokio::task::block_in_place(|| client.tick());
         }
+    }
+    if !is_lost {
+        wire.part().await;
     }
     let dropped: u64 = outbox.dropped().values().sum();
     app.dropped.fetch_add(dropped, Ordering::Relaxed);

@@ -14,7 +14,7 @@ mod channels;
 mod graph;
 mod parameters;
 
-pub(crate) use parameters::values_as_of as parameters_as_of;
+pub(crate) use parameters::{PARAMETER_BYTES, values_as_of};
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -67,7 +67,7 @@ struct Session {
 }
 
 /// Why a state is sent.
-enum Told<'a> {
+enum Occasion<'a> {
     /// If it has changed.
     Changed,
     /// Playback starts over.
@@ -172,14 +172,14 @@ impl Client for Session {
             self.advertise();
         }
         if std::mem::take(&mut self.has_new_topics) {
-            self.player.set_topics(Topics::Named(self.topics()));
+            self.player.set_topics(self.topics());
         }
         for event in self.player.tick(now) {
             self.take(event);
         }
         let now = self.set_clock(self.position());
         self.outbox.tell_time(now);
-        self.tell_state(&Told::Changed);
+        self.tell_state(&Occasion::Changed);
     }
 
     fn pause(&self) -> Duration {
@@ -197,7 +197,7 @@ impl Client for Session {
 impl Session {
     fn new(app: &Arc<App>, outbox: &Arc<Outbox>, has_controls: bool) -> std::io::Result<Self> {
         app.next_session();
-        let mut player = Player::new(&app.cache, Topics::Named(Vec::new()))?;
+        let mut player = Player::new(&app.cache, Topics::none())?;
         if app.is_live {
             player.follow();
         } else {
@@ -336,14 +336,22 @@ impl Session {
                 (asset_response(wanted.request_id, Err(&error)), None)
             }
         };
-        self.outbox.answer(Frame::Binary(answer.into()), room);
+        let frame = Frame::Binary(answer.into());
+        self.outbox.answer(Key::None, frame, room);
     }
 
     /// Sends the parameters as of now.
     fn tell_parameters(&self, names: &[String], id: Option<String>) {
+        // While they are made.
+        let Some(_room) = self.outbox.room_for_answer(PARAMETER_BYTES) else {
+            return self.complain("too much data is waiting to be sent; try again later");
+        };
         match parameters::as_of(&self.app, self.position(), names) {
-            Ok(parameters) => {
+            Ok((parameters, cut)) => {
                 self.say_text(&ServerText::ParameterValues { parameters, id });
+                if let Some(cut) = cut {
+                    self.complain(&cut);
+                }
             }
             Err(error) => self.complain(&format!("cannot read parameters: {error}")),
         }
@@ -380,13 +388,13 @@ impl Session {
         } else {
             player.pause();
         }
-        self.tell_state(&Told::Answer(request));
+        self.tell_state(&Occasion::Answer(request));
     }
 
     fn take(&mut self, event: PlayerEvent) {
         match event {
             PlayerEvent::Messages(batch) => self.send(&batch, None),
-            PlayerEvent::Backfill(at, batch) => {
+            PlayerEvent::Latest(at, batch) => {
                 let first = self.app.cache.summary().range.start;
                 self.send(&batch, Some(at.max(first)));
             }
@@ -395,7 +403,7 @@ impl Session {
                 self.has_jumped = true;
                 let now = self.set_clock(self.position());
                 self.outbox.tell_time(now);
-                self.tell_state(&Told::Looped);
+                self.tell_state(&Occasion::Looped);
             }
             // The next message sets the clock back, which viewers treat as a seek.
             PlayerEvent::Restarted => self.has_jumped = true,
@@ -411,12 +419,9 @@ impl Session {
     }
 
     /// The subscribed topics, each once.
-    fn topics(&self) -> Vec<String> {
-        let topic = |channel: &u32| self.offers.topic(u64::from(*channel)).map(str::to_owned);
-        let mut topics: Vec<String> = self.subscriptions.values().filter_map(topic).collect();
-        topics.sort();
-        topics.dedup();
-        topics
+    fn topics(&self) -> Topics {
+        let topic = |channel: &u32| self.offers.topic(u64::from(*channel));
+        Topics::named(self.subscriptions.values().filter_map(topic))
     }
 
     fn position(&self) -> Stamp {
@@ -465,21 +470,21 @@ impl Session {
     }
 
     /// Sends the playback state, where it has changed or was requested.
-    fn tell_state(&mut self, told: &Told<'_>) {
+    fn tell_state(&mut self, told: &Occasion<'_>) {
         let player = &self.player;
         let speed = match player.speed() {
             Speed::Times(times) => times as f32,
             Speed::Unlimited => 10.0,
         };
         let state = (player.state(), speed.to_bits());
-        let is_news = !matches!(told, Told::Changed) || self.told_state != Some(state);
+        let is_news = !matches!(told, Occasion::Changed) || self.told_state != Some(state);
         if !self.has_controls || !is_news {
             return;
         }
         let (did_seek, id) = match told {
-            Told::Changed => (false, ""),
-            Told::Looped => (true, ""),
-            Told::Answer(request) => (request.seek.is_some(), request.id.as_str()),
+            Occasion::Changed => (false, ""),
+            Occasion::Looped => (true, ""),
+            Occasion::Answer(request) => (request.seek.is_some(), request.id.as_str()),
         };
         let bytes = PlaybackState {
             status: match player.state() {

@@ -1,6 +1,7 @@
 //! The poses of frames at any time of a source, in bounded memory.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,13 +13,27 @@ use asof_tf::{
 };
 use nalgebra::Isometry3;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 /// The frames of a source: usually of one robot, of several where topics have prefixes, or where there are transforms in
 /// several namespaces.
 ///
 /// Frames of several robots have the prefix in their names. Roots of the same name are the same place: two recordings
 /// of one world are shown in one scene.
-pub(crate) struct Frames(Vec<RobotFrames>);
+pub(crate) struct Frames {
+    robots: Vec<RobotFrames>,
+    memory: Arc<Memory>,
+}
+
+/// The memory of a recording: transforms have up to half of it, and blocks the rest.
+#[derive(Default)]
+struct Memory {
+    most: AtomicU64,
+    /// Bytes of transforms.
+    held: AtomicU64,
+    /// Buffers of transforms that were dropped to make room.
+    evicted: AtomicU64,
+}
 
 /// The transforms of a robot, including those from its description and joint states.
 ///
@@ -30,10 +45,20 @@ struct RobotFrames {
     /// Whether its prefix is a namespace of the source's, rather than given.
     is_by_namespace: bool,
     cache: BlockCache,
+    /// Its topics of transforms, where no others can come.
+    topics: Option<Vec<String>>,
     /// Whether one buffer holds all transforms.
     is_small: bool,
-    buffers: Mutex<Vec<(i64, Arc<TransformBuffer>)>>,
+    buffers: Mutex<Vec<IntervalBuffer>>,
+    memory: Arc<Memory>,
     live: Option<Mutex<LiveFrames>>,
+}
+
+/// A buffer for an interval.
+struct IntervalBuffer {
+    key: i64,
+    buffer: Arc<TransformBuffer>,
+    bytes: u64,
 }
 
 /// A robot's part of a source's topics.
@@ -52,10 +77,9 @@ impl RobotDescription {
     }
 
     /// Its topics of transforms, sorted.
-    fn topics(&self, summary: &Summary, is_by_namespace: bool) -> Vec<String> {
+    fn topics(&self, summary: &Summary, namespaces: Option<&Namespaces>) -> Vec<String> {
         let mut topics = transform_topics(summary);
-        let namespaces = is_by_namespace.then(|| Namespaces::of(summary));
-        topics.retain(|topic| match &namespaces {
+        topics.retain(|topic| match namespaces {
             Some(all) => all.of_topic(topic).contains(&self.prefix.as_str()),
             None => self.owns(topic),
         });
@@ -73,8 +97,10 @@ impl RobotDescription {
 
 struct LiveFrames {
     loader: TransformLoader,
-    /// How long it keeps transforms.
-    window: Option<Duration>,
+    /// What its buffer keeps.
+    options: BufferOptions,
+    /// The bytes of its buffer that are counted.
+    bytes: u64,
     /// The topics that are followed.
     topics: Vec<String>,
     follow: Option<Box<dyn Follow>>,
@@ -110,12 +136,18 @@ const BUFFER_BEFORE_NANOS: i64 = 10_000_000_000;
 /// The time after its interval that a buffer also holds, for interpolation, in nanoseconds.
 const BUFFER_AFTER_NANOS: i64 = 1_000_000_000;
 const MOST_BUFFERS: usize = 6;
+/// The most namespaces that are shown as a robot each.
+const MOST_ROBOTS: usize = 256;
 /// The time before the requested one that a quick answer covers, in nanoseconds.
 const NEAR_BEFORE_NANOS: i64 = 1_000_000_000;
 /// The time after the requested one that a quick answer covers, in nanoseconds.
 const NEAR_AFTER_NANOS: i64 = 200_000_000;
 /// The most messages of a static topic in a quick answer: they may be anywhere in a recording.
 const NEAR_STATIC_MESSAGES: u64 = 64;
+/// About the bytes of a frame in a buffer, besides its samples.
+const FRAME_BYTES: u64 = 512;
+/// About the bytes of an edge: in the buffer's list, in the answer, and as text.
+const EDGE_BYTES: usize = 400;
 /// Clocks that differ by less than this, in nanoseconds, are the same clock.
 const MAX_CLOCK_DIFFERENCE_NANOS: u64 = 2_000_000_000;
 /// Frames without a transform for this long make room for others, when there are very many.
@@ -124,75 +156,101 @@ const FORGET_AFTER: Duration = Duration::from_mins(5);
 const JUMP_BACK: Duration = Duration::from_secs(10);
 
 impl Frames {
-    pub fn new(cache: &BlockCache, robots: &[RobotDescription]) -> Self {
+    /// `most` bytes are for the blocks of the cache and the transforms together.
+    pub fn new(cache: &BlockCache, robots: &[RobotDescription], most: u64) -> Self {
+        let memory = Arc::new(Memory {
+            most: AtomicU64::new(most),
+            ..Memory::default()
+        });
         let named = |prefix: String| RobotDescription { prefix, behind: 0 };
-        let namespaces = Namespaces::of(&cache.summary()).names();
-        let is_by_namespace = robots.is_empty() && namespaces.len() > 1;
+        let namespaces = Namespaces::of(&cache.summary());
+        let names = namespaces.names();
+        let is_by_namespace = robots.is_empty() && (2..=MOST_ROBOTS).contains(&names.len());
+        if robots.is_empty() && names.len() > MOST_ROBOTS {
+            let count = names.len();
+            tracing::warn!(
+                "the transforms of {count} namespaces are shown as those of one robot: at most {MOST_ROBOTS} are told apart"
+            );
+        }
         let robots = match robots {
-            [] if is_by_namespace => namespaces.into_iter().map(named).collect(),
+            [] if is_by_namespace => names.into_iter().map(named).collect(),
             [] => vec![RobotDescription::default()],
             robots => robots.to_vec(),
         };
-        let robots = robots
-            .into_iter()
-            .map(|robot| RobotFrames::new(cache, robot, is_by_namespace));
-        Frames(robots.collect())
+        let share = most / 2 / robots.len().max(1) as u64;
+        let robots = robots.into_iter().map(|robot| {
+            let namespaces = is_by_namespace.then_some(&namespaces);
+            RobotFrames::new(cache, robot, namespaces, share, &memory)
+        });
+        Frames {
+            robots: robots.collect(),
+            memory,
+        }
+    }
+
+    /// Gives this many bytes to the transforms and to the blocks of the cache together. The least recently used transforms are
+    /// dropped where there are more than half of it.
+    pub fn set_memory(&self, most: u64) {
+        self.memory.most.store(most, Ordering::Relaxed);
+        self.robots.iter().for_each(|robot| robot.evict(0));
+    }
+
+    /// The transforms in memory: bytes, and dropped buffers.
+    pub fn status(&self) -> Value {
+        json!({
+            "restarts": self.restarts(),
+            "bytes": self.memory.held.load(Ordering::Relaxed),
+            "evicted": self.memory.evicted.load(Ordering::Relaxed),
+        })
     }
 
     /// The topics of transforms.
     pub fn topics(&self) -> Vec<String> {
-        let mut topics: Vec<String> = self.0.iter().flat_map(RobotFrames::topics).collect();
+        let mut topics: Vec<String> = self.robots.iter().flat_map(RobotFrames::topics).collect();
         topics.sort();
+        topics.dedup();
         topics
     }
 
     /// How often the frames have started over because the source's clock was set back.
     pub fn restarts(&self) -> u64 {
-        self.0.iter().map(RobotFrames::restarts).sum()
+        self.robots.iter().map(RobotFrames::restarts).sum()
     }
 
     /// Adds the transforms that have come since. Static transforms are sent once: they must not be evicted unread.
     pub fn catch_up(&self) {
-        self.0.iter().for_each(RobotFrames::catch_up);
+        self.robots.iter().for_each(RobotFrames::catch_up);
     }
 
-    /// Every edge as it was at `at`; where there is no sample at that time, the nearest.
-    pub fn at(&self, at: Stamp) -> Vec<EdgeAt> {
-        self.together(|robot| robot.at(at))
+    /// The transforms for a time. An edge without a sample at that time has the nearest.
+    pub fn at(&self, at: Stamp) -> Buffers<'_> {
+        self.buffers(at, |robot| robot.buffer(at))
     }
 
-    /// The edges with samples right around `at`: a quick answer, before the complete one of [`at`](Self::at). `None`
-    /// where the complete one is in memory, or where nothing moves around this time.
-    pub fn near(&self, at: Stamp) -> Option<Vec<EdgeAt>> {
-        if self.0.iter().all(|robot| robot.is_small || robot.holds(at)) {
+    /// The transforms with samples right around `at`: for a quick answer, before the complete one of [`at`](Self::at).
+    /// `None` where the complete one is in memory.
+    pub fn near(&self, at: Stamp) -> Option<Buffers<'_>> {
+        if self
+            .robots
+            .iter()
+            .all(|robot| robot.is_small || robot.holds(at))
+        {
             return None;
         }
-        let edges = self.together(|robot| robot.near(at));
-        edges.iter().any(|edge| !edge.is_static).then_some(edges)
+        Some(self.buffers(at, |robot| robot.near(at)))
     }
 
-    /// The edges of all robots, in one tree.
-    fn together(&self, edges_of: impl Fn(&RobotFrames) -> Vec<EdgeAt>) -> Vec<EdgeAt> {
-        let mut all: Vec<EdgeAt> = Vec::new();
-        let mut roots: Vec<(String, String)> = Vec::new();
-        for robot in &self.0 {
-            let edges = edges_of(robot);
-            if self.0.len() > 1 {
-                for root in roots_of(&edges) {
-                    let own = robot.robot.named(root);
-                    match roots.iter().find(|(name, _)| name == root) {
-                        Some((_, first)) => all.push(same_place(first, &own)),
-                        None => roots.push((root.to_owned(), own)),
-                    }
-                }
-            }
-            all.extend(edges.into_iter().map(|edge| EdgeAt {
-                parent: robot.robot.named(&edge.parent),
-                child: robot.robot.named(&edge.child),
-                ..edge
-            }));
+    fn buffers(
+        &self,
+        at: Stamp,
+        buffer_of: impl Fn(&RobotFrames) -> (Arc<TransformBuffer>, i64),
+    ) -> Buffers<'_> {
+        let robots = self.robots.iter();
+        let robots = robots.map(|robot| (&robot.robot, buffer_of(robot)));
+        Buffers {
+            at,
+            robots: robots.collect(),
         }
-        all
     }
 
     /// The unique name of a frame in a message on a topic.
@@ -215,15 +273,54 @@ impl Frames {
         let own = self.of(topic)?;
         let (root, pose) = own.in_root(frame, stamp, logged)?;
         // The first robot with this root is at the place of all others.
-        let first = self.0.iter().find(|robot| {
+        let first = self.robots.iter().find(|robot| {
             std::ptr::eq(*robot, own) || roots_of(&robot.at(logged)).contains(&root.as_str())
         });
         Some((first.unwrap_or(own).robot.named(&root), pose))
     }
 
     fn of(&self, topic: &str) -> Option<&RobotFrames> {
-        let owners = self.0.iter().filter(|robot| robot.robot.owns(topic));
+        let owners = self.robots.iter().filter(|robot| robot.robot.owns(topic));
         owners.max_by_key(|robot| robot.robot.prefix.len())
+    }
+}
+
+/// The transforms of each robot for a time.
+pub(crate) struct Buffers<'a> {
+    at: Stamp,
+    /// With how far the clock of the transforms is behind, in nanoseconds.
+    robots: Vec<(&'a RobotDescription, (Arc<TransformBuffer>, i64))>,
+}
+
+impl Buffers<'_> {
+    /// About the bytes that [`edges`](Self::edges) take, with their text.
+    pub fn bytes(&self) -> usize {
+        let buffers = self.robots.iter().map(|(_, (buffer, _))| buffer);
+        EDGE_BYTES * buffers.map(|buffer| buffer.stats().edges).sum::<usize>()
+    }
+
+    /// The edges of all robots at that time, in one tree.
+    pub fn edges(&self) -> Vec<EdgeAt> {
+        let mut all: Vec<EdgeAt> = Vec::new();
+        let mut roots: HashMap<String, String> = HashMap::new();
+        for (robot, (buffer, behind)) in &self.robots {
+            let edges = edges_at(buffer, self.at.plus_nanos(-behind));
+            if self.robots.len() > 1 {
+                for root in roots_of(&edges) {
+                    let own = robot.named(root);
+                    match roots.get(root) {
+                        Some(first) => all.push(same_place(first, &own)),
+                        None => drop(roots.insert(root.to_owned(), own)),
+                    }
+                }
+            }
+            all.extend(edges.into_iter().map(|edge| EdgeAt {
+                parent: robot.named(&edge.parent),
+                child: robot.named(&edge.child),
+                ..edge
+            }));
+        }
+        all
     }
 }
 
@@ -270,31 +367,46 @@ fn same_place(parent: &str, child: &str) -> EdgeAt {
 }
 
 impl RobotFrames {
-    fn new(cache: &BlockCache, robot: RobotDescription, is_by_namespace: bool) -> Self {
+    fn new(
+        cache: &BlockCache,
+        robot: RobotDescription,
+        namespaces: Option<&Namespaces>,
+        most: u64,
+        memory: &Arc<Memory>,
+    ) -> Self {
         let summary = cache.summary();
-        let topics = robot.topics(&summary, is_by_namespace);
+        let topics = robot.topics(&summary, namespaces);
         let of_frames = summary
             .channels
             .iter()
             .filter(|entry| topics.binary_search(&entry.channel.topic).is_ok());
         let messages: Option<u64> = of_frames.map(|entry| entry.messages).sum();
-        let window = summary.recent.as_ref().and_then(|recent| recent.age);
-        let live = || Mutex::new(LiveFrames::new(window));
+        let mut options = BufferOptions::default().bytes(most);
+        if let Some(window) = summary.recent.as_ref().and_then(|recent| recent.age) {
+            options = options.window(window);
+        }
+        let live = || Mutex::new(LiveFrames::new(options.conflicts(Conflicts::LastWins)));
         RobotFrames {
             robot,
-            is_by_namespace,
+            is_by_namespace: namespaces.is_some(),
             cache: cache.clone(),
             // Transforms are spread over a recording: reading all of them means reading all of it.
             is_small: messages.is_some_and(|messages| messages <= MAX_WHOLE_MESSAGES)
                 && summary.size <= SMALL_BYTES,
             buffers: Mutex::default(),
+            memory: Arc::clone(memory),
+            topics: (!cache.growth().is_growing()).then_some(topics),
             live: cache.growth().is_growing().then(live),
         }
     }
 
     fn topics(&self) -> Vec<String> {
-        self.robot
-            .topics(&self.cache.summary(), self.is_by_namespace)
+        if let Some(topics) = &self.topics {
+            return topics.clone();
+        }
+        let summary = self.cache.summary();
+        let namespaces = self.is_by_namespace.then(|| Namespaces::of(&summary));
+        self.robot.topics(&summary, namespaces.as_ref())
     }
 
     fn restarts(&self) -> u64 {
@@ -303,8 +415,19 @@ impl RobotFrames {
     }
 
     fn catch_up(&self) {
-        if let Some(live) = &self.live {
-            lock(live).catch_up(&self.cache, self.topics());
+        let Some(live) = &self.live else {
+            return;
+        };
+        let mut live = lock(live);
+        live.catch_up(&self.cache, self.topics());
+        let bytes = bytes_of(live.loader.buffer());
+        let before = std::mem::replace(&mut live.bytes, bytes);
+        drop(live);
+        if bytes != before {
+            // The sum wraps around where there are fewer.
+            let more = bytes.wrapping_sub(before);
+            self.memory.held.fetch_add(more, Ordering::Relaxed);
+            self.evict(0);
         }
     }
 
@@ -321,27 +444,26 @@ impl RobotFrames {
         let key = self.key(at);
         // A reader of a buffer holds the lock: the buffer is not there yet.
         let buffers = self.buffers.try_lock();
-        buffers.is_ok_and(|buffers| buffers.iter().any(|(known, _)| *known == key))
+        buffers.is_ok_and(|buffers| buffers.iter().any(|held| held.key == key))
     }
 
-    fn near(&self, at: Stamp) -> Vec<EdgeAt> {
+    fn near(&self, at: Stamp) -> (Arc<TransformBuffer>, i64) {
         if self.holds(at) {
-            return self.at(at);
+            return self.buffer(at);
         }
         let (fixed, moving) = self.fixed_and_moving();
         let summary = self.cache.summary();
-        let few = |topic: &String| {
-            let mut channels = summary.channels.iter();
-            channels.all(|one| {
-                one.channel.topic != *topic
-                    || one.messages.is_some_and(|few| few <= NEAR_STATIC_MESSAGES)
-            })
-        };
-        let (few, many): (Vec<String>, Vec<String>) = fixed.into_iter().partition(few);
+        let is_few = |few: u64| few <= NEAR_STATIC_MESSAGES;
+        let channels = summary.channels.iter();
+        let repeated = channels.filter(|one| !one.messages.is_some_and(is_few));
+        let repeated = Topics::named(repeated.map(|one| &one.channel.topic));
+        let (many, few): (Vec<String>, Vec<String>) = fixed
+            .into_iter()
+            .partition(|topic| repeated.contains(topic));
         let mut loader = loader();
         self.absorb(&mut loader, few, TimeRange::ALL);
         // For topics that repeat, and for rare ones, the last message counts.
-        let last = Topics::Named(many.into_iter().chain(moving.iter().cloned()).collect());
+        let last = Topics::named(many.iter().chain(&moving));
         match self.cache.latest_at(&last, at) {
             Ok(batch) => drop(loader.absorb(&batch)),
             Err(error) => tracing::warn!("cannot look up transforms: {error}"),
@@ -351,7 +473,7 @@ impl RobotFrames {
             at.plus_nanos(NEAR_AFTER_NANOS),
         );
         self.absorb(&mut loader, moving, range);
-        edges_at(loader.buffer(), at.plus_nanos(-self.robot.behind))
+        (Arc::new(loader.buffer().clone()), self.robot.behind)
     }
 
     fn in_root(&self, frame: &str, stamp: Stamp, logged: Stamp) -> Option<(String, Pose)> {
@@ -398,10 +520,10 @@ impl RobotFrames {
         let key = self.key(at);
         // One at a time: the second caller finds what the first has read.
         let mut buffers = lock(&self.buffers);
-        if let Some(found) = buffers.iter().position(|(known, _)| *known == key) {
-            let entry = buffers.remove(found);
-            let buffer = Arc::clone(&entry.1);
-            buffers.push(entry);
+        if let Some(found) = buffers.iter().position(|held| held.key == key) {
+            let held = buffers.remove(found);
+            let buffer = Arc::clone(&held.buffer);
+            buffers.push(held);
             return buffer;
         }
         let range = if self.is_small {
@@ -414,11 +536,40 @@ impl RobotFrames {
             )
         };
         let buffer = Arc::new(self.read(range));
-        if buffers.len() >= MOST_BUFFERS {
-            buffers.remove(0);
-        }
-        buffers.push((key, Arc::clone(&buffer)));
+        let bytes = bytes_of(&buffer);
+        self.memory.held.fetch_add(bytes, Ordering::Relaxed);
+        let held = Arc::clone(&buffer);
+        buffers.push(IntervalBuffer {
+            key,
+            buffer: held,
+            bytes,
+        });
+        drop(buffers);
+        // The one that was asked for stays.
+        self.evict(1);
         buffer
+    }
+
+    /// Drops the least recently used buffers, except for the last `spared`, as far as the memory of the recording demands. The
+    /// blocks have what is left.
+    fn evict(&self, spared: usize) {
+        let Memory {
+            most,
+            held,
+            evicted,
+        } = &*self.memory;
+        let most = most.load(Ordering::Relaxed);
+        let mut buffers = lock(&self.buffers);
+        while buffers.len() > spared
+            && (buffers.len() > MOST_BUFFERS || held.load(Ordering::Relaxed) > most / 2)
+        {
+            let dropped = buffers.remove(0);
+            held.fetch_sub(dropped.bytes, Ordering::Relaxed);
+            evicted.fetch_add(1, Ordering::Relaxed);
+        }
+        drop(buffers);
+        let left = most.saturating_sub(held.load(Ordering::Relaxed));
+        self.cache.set_budget(left.max(most / 4));
     }
 
     fn read(&self, range: TimeRange) -> TransformBuffer {
@@ -462,10 +613,11 @@ fn loader() -> TransformLoader {
 }
 
 impl LiveFrames {
-    fn new(window: Option<Duration>) -> Self {
+    fn new(options: BufferOptions) -> Self {
         LiveFrames {
-            loader: live_loader(window),
-            window,
+            loader: live_loader(options),
+            options,
+            bytes: 0,
             topics: Vec::new(),
             follow: None,
             behind: 0,
@@ -500,7 +652,7 @@ impl LiveFrames {
                 }
                 Ok(Followed::Restarted) => {
                     tracing::warn!("the clock was set back; the frames start over");
-                    self.loader = live_loader(self.window);
+                    self.loader = live_loader(self.options);
                     self.behind = 0;
                     self.restarts += 1;
                 }
@@ -516,12 +668,7 @@ impl LiveFrames {
 
 /// Loads the transforms of a growing source. When their clock jumps back, as in a simulation that restarts, it starts
 /// over.
-fn live_loader(window: Option<Duration>) -> TransformLoader {
-    let options = BufferOptions::default().conflicts(Conflicts::LastWins);
-    let options = match window {
-        Some(window) => options.window(window),
-        None => options,
-    };
+fn live_loader(options: BufferOptions) -> TransformLoader {
     let loading = LoaderOptions {
         jump_back: Some(JUMP_BACK),
         forget_after: Some(FORGET_AFTER),
@@ -542,6 +689,12 @@ fn clocks_differ(buffer: &TransformBuffer, logged: Stamp) -> i64 {
     } else {
         behind
     }
+}
+
+/// About the bytes of a buffer.
+fn bytes_of(buffer: &TransformBuffer) -> u64 {
+    let stats = buffer.stats();
+    stats.bytes + stats.frames as u64 * FRAME_BYTES
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use asof_core::is_same_secret;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 
 use crate::page;
@@ -266,18 +267,18 @@ impl Guard {
             .filter_map(|cookies| cookies.to_str().ok())
             .flat_map(|cookies| cookies.split(';'))
             .filter_map(|cookie| cookie.trim().split_once('='))
-            .any(|(key, value)| key == name && is_same(value, token));
+            .any(|(key, value)| key == name && is_same_secret(value, token));
         let bearer = headers
             .get(header::AUTHORIZATION)
             .and_then(|value| value.to_str().ok())
             .and_then(|value| value.strip_prefix("Bearer "));
-        if in_cookie || bearer.is_some_and(|bearer| is_same(bearer, token)) {
+        if in_cookie || bearer.is_some_and(|bearer| is_same_secret(bearer, token)) {
             return Ok(Credential::Held);
         }
         let asked = uri.query().unwrap_or_default().split('&');
         let in_address = asked
             .filter_map(|pair| pair.strip_prefix("token="))
-            .any(|value| is_same(value, token));
+            .any(|value| is_same_secret(value, token));
         if in_address {
             Ok(Credential::InAddress)
         } else {
@@ -309,16 +310,6 @@ fn is_own(origin: &str, headers: &HeaderMap) -> bool {
         origin.strip_prefix("http://") == Some(&host)
             || origin.strip_prefix("https://") == Some(&host)
     })
-}
-
-/// Compares in constant time.
-fn is_same(given: &str, token: &str) -> bool {
-    given.len() == token.len()
-        && given
-            .bytes()
-            .zip(token.bytes())
-            .fold(0, |differs, (a, b)| differs | (a ^ b))
-            == 0
 }
 
 #[cfg(test)]

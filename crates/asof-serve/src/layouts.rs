@@ -4,28 +4,32 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::body::to_bytes;
 use axum::extract::{Query, Request, State};
 use axum::response::Response;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::changes::{json_of, wrong};
+use crate::reply::{Failure, Reply, answered, json_of, wrong};
+use crate::waiting::Connection;
 
 /// The largest layout, and the most of them.
 const MOST_BYTES: usize = 1 << 20;
 const MOST_LAYOUTS: usize = 500;
+/// JSON takes about this many times its bytes while it is read.
+const BYTES_PARSED: usize = 12;
 
 /// The layouts in the folder: `{"name": tree, …}`. A file that is not a layout is left out.
-pub(crate) async fn list(State(app): State<Arc<App>>) -> Response {
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Extension(connection): Extension<Arc<Connection>>,
+) -> Response {
     let Some(folder) = app.layouts.clone() else {
         return json_of(&json!({}));
     };
-    match tokio::task::spawn_blocking(move || all_in(&folder)).await {
-        Ok(found) => json_of(&Value::Object(found)),
-        Err(error) => wrong(&format!("the layouts cannot be read: {error}")),
-    }
+    answered(&app, &connection, move |_, reply| all_in(&folder, reply)).await
 }
 
 #[derive(Deserialize)]
@@ -36,20 +40,25 @@ pub(crate) struct Named {
 /// Keeps a layout under a name, instead of another of that name; responds with all of them.
 pub(crate) async fn keep(
     State(app): State<Arc<App>>,
+    Extension(connection): Extension<Arc<Connection>>,
     Query(asked): Query<Named>,
     request: Request,
 ) -> Response {
-    let Ok(bytes) = to_bytes(request.into_body(), MOST_BYTES).await else {
-        return wrong(&format!("a layout has at most {MOST_BYTES} bytes"));
+    let body = to_bytes(request.into_body(), MOST_BYTES);
+    let Ok(received) = tokio::time::timeout(app.limits.upload_timeout, body).await else {
+        return wrong("the layout was not received in time");
+    };
+    let Ok(bytes) = received else {
+        return wrong(format!("a layout has at most {MOST_BYTES} bytes"));
     };
     let name = asked.name.clone();
-    changed(&app, &asked.name, move |folder, path| {
+    changed(&app, &connection, &asked.name, move |folder, path| {
         let tree: Value = serde_json::from_slice(&bytes)
             .map_err(|error| format!("the layout is not JSON: {error}"))?;
         if !tree.is_object() {
             return Err("this is JSON, but not a layout".to_owned());
         }
-        if !path.exists() && all_in(folder).len() >= MOST_LAYOUTS {
+        if !path.exists() && files_in(folder).count() >= MOST_LAYOUTS {
             return Err(format!("at most {MOST_LAYOUTS} layouts are kept"));
         }
         let content = json!({ "asof_layout": 1, "name": name, "tree": tree });
@@ -66,15 +75,20 @@ pub(crate) async fn keep(
 }
 
 /// Removes a layout; responds with the rest.
-pub(crate) async fn remove(State(app): State<Arc<App>>, Query(asked): Query<Named>) -> Response {
-    changed(&app, &asked.name, |_, path| {
+pub(crate) async fn remove(
+    State(app): State<Arc<App>>,
+    Extension(connection): Extension<Arc<Connection>>,
+    Query(asked): Query<Named>,
+) -> Response {
+    changed(&app, &connection, &asked.name, |_, path| {
         std::fs::remove_file(path).map_err(|error| format!("the layout cannot be removed: {error}"))
     })
     .await
 }
 
 async fn changed(
-    app: &App,
+    app: &Arc<App>,
+    connection: &Arc<Connection>,
     name: &str,
     change: impl FnOnce(&Path, &Path) -> Result<(), String> + Send + 'static,
 ) -> Response {
@@ -86,12 +100,11 @@ async fn changed(
             "a layout needs a name of up to 80 characters, without / and \\, that does not start with a dot",
         );
     };
-    let work = move || change(&folder, &path).map(|()| all_in(&folder));
-    match tokio::task::spawn_blocking(work).await {
-        Ok(Ok(found)) => json_of(&Value::Object(found)),
-        Ok(Err(error)) => wrong(&error),
-        Err(error) => wrong(&format!("the layout cannot be changed: {error}")),
-    }
+    answered(app, connection, move |_, reply| {
+        change(&folder, &path)?;
+        all_in(&folder, reply)
+    })
+    .await
 }
 
 /// The file of a layout; `None` for a name that leads elsewhere.
@@ -102,25 +115,34 @@ fn file_of(folder: &Path, name: &str) -> Option<PathBuf> {
     (is_name && fits).then(|| folder.join(format!("{name}.json")))
 }
 
-fn all_in(folder: &Path) -> Map<String, Value> {
+/// The files of a folder that may be layouts, with their sizes.
+fn files_in(folder: &Path) -> impl Iterator<Item = (PathBuf, u64)> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut found = Map::new();
-    for entry in entries.take(2 * MOST_LAYOUTS) {
-        let path = entry.path();
+    entries.take(2 * MOST_LAYOUTS).filter_map(|entry| {
+        let (path, file) = (entry.path(), entry.metadata().ok()?);
         let is_layout = path.extension().is_some_and(|end| end == "json");
-        let is_small = entry
-            .metadata()
-            .is_ok_and(|file| file.is_file() && file.len() <= 2 * MOST_BYTES as u64);
-        let (true, true, Some(name)) = (is_layout, is_small, path.file_stem()) else {
-            continue;
-        };
+        let fits = file.is_file() && file.len() <= 2 * MOST_BYTES as u64;
+        (is_layout && fits).then_some((path, file.len()))
+    })
+}
+
+/// Sends all layouts of a folder, one after the other.
+fn all_in(folder: &Path, reply: &mut Reply) -> Result<(), Failure> {
+    let mut before = "{";
+    for (path, bytes) in files_in(folder) {
+        // As text, and as a tree.
+        let _room = reply.room(BYTES_PARSED * bytes as usize)?;
         let text = std::fs::read(&path).unwrap_or_default();
         let content = serde_json::from_slice::<Value>(&text).unwrap_or_default();
-        if let Some(tree @ Value::Object(_)) = content.get("tree") {
-            found.insert(name.to_string_lossy().into_owned(), tree.clone());
+        if let (Some(tree @ Value::Object(_)), Some(name)) = (content.get("tree"), path.file_stem())
+        {
+            reply.write(std::mem::replace(&mut before, ",").as_bytes())?;
+            reply.json(&name.to_string_lossy())?;
+            reply.write(b":")?;
+            reply.json(tree)?;
         }
     }
-    found
+    reply.write(if before == "{" { b"{}" } else { b"}" })
 }
 
 #[cfg(test)]

@@ -233,12 +233,12 @@ impl OpenRecordings {
         let (idle, used): (Vec<&App>, Vec<&App>) =
             apps.into_iter().partition(|app| app.usage.is_idle(now));
         for app in idle {
-            app.cache.set_budget(share);
+            app.frames.set_memory(share);
             left = left.saturating_sub(share);
         }
         let count = used.len().max(1) as u64;
         for app in used {
-            app.cache.set_budget(left / count);
+            app.frames.set_memory(left / count);
         }
     }
 
@@ -249,7 +249,7 @@ impl OpenRecordings {
             let cache = entry.app.cache.stats();
             json!({
                 "path": format!("/r/{}/", entry.key), "name": entry.app.name, "clients": entry.app.usage.clients(),
-                "budget": cache.budget, "held": cache.accounted,
+                "budget": cache.budget, "held": cache.accounted, "transforms": entry.app.frames.status(),
             })
         };
         json!({

@@ -37,8 +37,8 @@ pub struct ServeOptions {
     /// The address of map tiles, with `{z}`, `{x}` and `{y}`. Without it the page does not fetch anything from
     /// elsewhere.
     pub tiles: Option<String>,
-    /// Memory for what was read of all open recordings, in bytes: three quarters for the block cache, the rest (at least 64 MB) for
-    /// read-ahead of players and for data that waits to be sent.
+    /// Memory for what was read of all open recordings, in bytes: three quarters for blocks and transforms, the rest (at least 64 MB)
+    /// for read-ahead of players and for data that waits to be sent.
     pub cache_bytes: u64,
     /// Times are relative to this one. By default to the start of the source, or to now where a growing source is
     /// still empty.
@@ -70,9 +70,9 @@ pub struct ServeLimits {
     pub subscriptions: usize,
     /// Bytes that may wait to be sent to one client; older messages are dropped.
     pub outbox_bytes: usize,
-    /// Bytes that may wait to be sent to all clients together: HTTP responses and unsent WebSocket messages. When the
-    /// limit is reached, messages are dropped, and clients that have read nothing for `stalled_after` are
-    /// disconnected. Nothing larger than this is ever sent.
+    /// Bytes that are made for all clients together, or wait to be sent to them: what requests decode and compute, HTTP
+    /// responses, and unsent WebSocket messages. When the limit is reached, messages are dropped, requests wait, and clients
+    /// that have read nothing for `stalled_after` are disconnected.
     pub waiting_bytes: usize,
     /// Bytes of computed series, tracks and states that are cached for all clients together, and as many for all
     /// recordings that were opened from the page.
@@ -83,6 +83,8 @@ pub struct ServeLimits {
     pub opened_bytes: u64,
     /// The largest file that a viewer can fetch, in bytes.
     pub asset_bytes: usize,
+    /// A client that sends nothing of a file for this long, or sends it far too slowly, has given up.
+    pub upload_timeout: Duration,
     /// A client that reads nothing for this long is stalled: nothing is played for it, and it is disconnected when
     /// others need its memory or its connection.
     pub stalled_after: Duration,
@@ -103,6 +105,7 @@ impl Default for ServeLimits {
             answer_bytes: 8 << 20,
             opened_bytes: 4 << 30,
             asset_bytes: 64 << 20,
+            upload_timeout: Duration::from_secs(20),
             stalled_after: Duration::from_secs(3),
             dropped_after: Duration::from_mins(1),
         }

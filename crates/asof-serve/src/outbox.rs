@@ -130,9 +130,9 @@ impl Outbox {
         self.connection.try_reserve(bytes + OVERHEAD)
     }
 
-    /// Adds a response.
-    pub fn answer(&self, frame: Message, room: Option<Reservation>) {
-        self.add(Key::None, None, None, Some(frame), room);
+    /// Adds a response, or another entry that room was reserved for.
+    pub fn answer(&self, key: Key, frame: Message, room: Option<Reservation>) {
+        self.add(key, None, None, Some(frame), room);
     }
 
     /// Adds the time of the client's clock.

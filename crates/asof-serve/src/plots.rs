@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::app::{App, role_of};
 use crate::record::{fields_of, plot_of};
-use crate::waiting::Client;
+use crate::reply::{Failure, Reply};
 
 /// A plot for the first view: fields of one topic that vary, no two of them alike.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -28,18 +28,20 @@ const MOST_LINES: usize = 3;
 const MOST_PLOTS: usize = 12;
 /// Larger messages are hardly numbers to plot.
 const LARGEST: usize = 256 << 10;
+/// Values that differ by no more than this differ by rounding: 1e-17 where a robot computes a zero.
+const NOISE: f64 = 1e-12;
+/// About the bytes of one topic's decoded messages.
+const PLOT_BYTES: usize = 4 << 20;
 
-/// Plots of the fields that vary, the best first: odometry, poses and sensors before commands, and those before types of
-/// no known meaning.
-pub(crate) fn plots(app: &App, client: &Client) -> Result<Vec<Plot>, String> {
+/// Plots of the fields that vary, the best first: odometry, poses and sensors before types of no known meaning, and those
+/// before commands. A pose is known by its type, or else by its name.
+pub(crate) fn plots(app: &App, reply: &Reply) -> Result<Vec<Plot>, Failure> {
     let summary = app.cache.summary();
     let candidates = candidates(&summary);
     let names = Topics::named(candidates.iter().map(|channel| channel.topic.as_str()));
     let mut samples: BTreeMap<String, Vec<Message>> = BTreeMap::new();
+    let mut room = reply.room(PLOT_BYTES)?;
     for at in instants(summary.range) {
-        if !client.is_waiting() {
-            return Ok(Vec::new());
-        }
         let known = app.cache.latest_at(&names, at);
         for message in known.map_err(|error| error.to_string())?.iter() {
             let message = message.to_message();
@@ -48,6 +50,7 @@ pub(crate) fn plots(app: &App, client: &Client) -> Result<Vec<Plot>, String> {
                 (last.log_time, last.sequence) != (message.log_time, message.sequence)
             });
             if is_new && message.payload.len() <= LARGEST {
+                room.join(reply.room(message.payload.len())?);
                 known.push(message);
             }
         }
@@ -88,21 +91,21 @@ fn candidates(summary: &Summary) -> Vec<&Channel> {
 /// The rank of a topic, the lower the better; `None` where it has a panel of its own instead of a plot.
 fn rank(channel: &Channel) -> Option<u8> {
     let name = channel.topic.to_ascii_lowercase();
-    let is_command = ["cmd", "command", "goal", "setpoint"]
-        .iter()
-        .any(|word| name.contains(word));
+    let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+    let is_command = has(&["cmd", "command", "goal", "setpoint"]);
     let archetype = Archetype::of(channel.type_name());
     let is_known = archetype.is_some_and(|archetype| archetype.list().is_none());
-    match role_of(channel) {
-        None if is_known && !is_command => Some(2),
-        None => Some(5 + u8::from(is_command)),
-        Some("pose") if archetype.is_some_and(|archetype| archetype.name == "Odometry") => Some(0),
-        Some("pose" | "point") => Some(1),
-        Some("range" | "wrench" | "joints") => Some(3),
-        // What the robot did comes before what it was told to do.
-        Some("velocity") => Some(4),
-        Some(_) => None,
-    }
+    let rank = match role_of(channel) {
+        None if is_known || has(&["odom", "pose", "position"]) => 2,
+        None => 5,
+        Some("pose") if archetype.is_some_and(|archetype| archetype.name == "Odometry") => 0,
+        Some("pose" | "point") => 1,
+        Some("range" | "wrench" | "joints") => 3,
+        Some("velocity") => 4,
+        Some(_) => return None,
+    };
+    // What the robot did comes before what it was told to do.
+    Some(if is_command { 6 } else { rank })
 }
 
 fn instants(range: TimeRange) -> impl Iterator<Item = Stamp> {
@@ -164,7 +167,7 @@ fn varying(channel: &Channel, messages: &[Message], curves: &mut Vec<Vec<u64>>) 
 fn varies(values: &[f64]) -> bool {
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let is_constant = most - least <= 1e-9 * most.abs().max(least.abs());
+    let is_constant = most - least <= (1e-9 * most.abs().max(least.abs())).max(NOISE);
     // Seconds and nanoseconds since 1970 are no measurements.
     let is_time = least > 1e9 && values.is_sorted();
     values.len() > 1 && !is_constant && !is_time
@@ -172,7 +175,7 @@ fn varies(values: &[f64]) -> bool {
 
 /// Whether a name is not that of a header, of a count or of an uncertainty.
 fn is_measured(path: &str) -> bool {
-    const OTHERS: [&str; 14] = [
+    const OTHERS: [&str; 16] = [
         "header",
         "stamp",
         "timestamp",
@@ -185,6 +188,8 @@ fn is_measured(path: &str) -> bool {
         "nanos",
         "seq",
         "sequence",
+        "sequence_number",
+        "type",
         "id",
         "covariance",
     ];
@@ -204,6 +209,8 @@ mod tests {
     fn constants_counts_of_time_and_single_values_do_not_vary() {
         assert!(varies(&[0.0, 0.1, 0.0]));
         assert!(!varies(&[5.5, 5.5, 5.5]));
+        assert!(!varies(&[0.0, 1.2e-17, 7.9e-17]));
+        assert!(varies(&[0.0, 2e-9, 1e-9]));
         assert!(!varies(&[5.5]));
         assert!(!varies(&[]));
         assert!(!varies(&[1.7e18, 1.8e18, 1.9e18]));
@@ -212,11 +219,41 @@ mod tests {
     }
 
     #[test]
+    fn what_a_robot_did_comes_before_what_it_was_told_to_do() {
+        let rank = |topic: &str, name: &str| {
+            let schema = asof_core::Schema {
+                name: name.to_owned(),
+                ..asof_core::Schema::default()
+            };
+            rank(&Channel {
+                topic: topic.to_owned(),
+                schema: Some(std::sync::Arc::new(schema)),
+                ..Channel::default()
+            })
+        };
+        let ranks = [
+            ("/odom", "nav_msgs/Odometry"),
+            ("/pose", "geometry_msgs/PoseStamped"),
+            ("/imu", "sensor_msgs/Imu"),
+            ("/turtle1/pose", "turtlesim/Pose"),
+            ("/joints", "sensor_msgs/JointState"),
+            ("/velocity", "geometry_msgs/TwistStamped"),
+            ("/turtle1/color_sensor", "turtlesim/Color"),
+            ("/turtle1/cmd_vel", "geometry_msgs/Twist"),
+        ]
+        .map(|(topic, name)| rank(topic, name));
+        assert!(ranks.is_sorted() && ranks[6] < ranks[7], "{ranks:?}");
+        assert_eq!(rank("/goal_pose", "geometry_msgs/PoseStamped"), ranks[7]);
+        assert_eq!(rank("/camera", "sensor_msgs/Image"), None);
+    }
+
+    #[test]
     fn headers_and_uncertainties_are_not_measured() {
         for path in [
             "header.stamp.sec",
             "pose.covariance[3]",
             "seq",
+            "new_parameters[0].value.type",
             "timestamp_ns",
         ] {
             assert!(!is_measured(path), "{path}");

@@ -5,18 +5,22 @@ use std::fmt;
 use std::sync::Arc;
 
 use asof_core::{Stamp, TimeRange};
-use axum::extract::{Query, State};
+use axum::extract::{Extension, Query, State};
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::changes::{json_of, wrong};
 use crate::opened::{OpenedRecording, key_of, router_of};
 use crate::refusal::Refusal;
+use crate::reply::{Failure, answered, json_of, wrong};
+use crate::waiting::Connection;
 
 /// The most recordings of one response.
 const MOST_LISTED: usize = 200;
+/// About the bytes of a tag besides its texts.
+const TAG_BYTES: usize = 64;
+const NO_LIST: &str = "this server serves one recording; it does not have a list";
 
 /// Lists recordings and opens them; given to the server by the caller.
 pub trait RecordingList: Send + Sync {
@@ -83,6 +87,19 @@ pub struct ListedRecording {
 }
 
 impl ListedRecording {
+    /// About the bytes that it takes, without its text.
+    fn bytes(&self) -> usize {
+        let names = [
+            Some(&self.recording),
+            self.robot.as_ref(),
+            self.site.as_ref(),
+        ];
+        let names = names.into_iter().flatten().map(String::len);
+        let tags = self.tags.iter();
+        let tags = tags.map(|(key, value)| TAG_BYTES + key.len() + value.len());
+        size_of::<Self>() + names.chain(tags).sum::<usize>()
+    }
+
     fn to_json(&self) -> Value {
         let known = (!self.range.is_empty()).then_some(self.range);
         json!({
@@ -102,21 +119,28 @@ impl ListedRecording {
 /// The matching recordings, one page of them.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
+    Extension(connection): Extension<Arc<Connection>>,
     Query(asked): Query<RecordingsAsked>,
 ) -> Response {
-    let Some(recordings) = app.recordings.clone() else {
-        return wrong("this server serves one recording; it does not have a list");
-    };
-    let from = asked.from;
-    match tokio::task::spawn_blocking(move || recordings.find(&asked)).await {
-        Ok(Ok(found)) => {
-            let shown = found.iter().skip(from).take(MOST_LISTED);
-            let shown: Vec<Value> = shown.map(ListedRecording::to_json).collect();
-            json_of(&json!({ "total": found.len(), "from": from, "recordings": shown }))
+    answered(&app, &connection, move |app, reply| {
+        let Some(recordings) = &app.recordings else {
+            return Err(NO_LIST.into());
+        };
+        let found = recordings.find(&asked);
+        let found = found.map_err(|refusal| Failure::Wrong(refusal.to_string()))?;
+        let total = found.len();
+        let shown = found.into_iter().skip(asked.from).take(MOST_LISTED);
+        let shown: Vec<ListedRecording> = shown.collect();
+        let _room = reply.room(shown.iter().map(ListedRecording::bytes).sum())?;
+        reply.write(br#"{"recordings":"#)?;
+        for recording in &shown {
+            reply.item(recording.to_json().to_string().as_bytes())?;
         }
-        Ok(Err(refusal)) => wrong(&refusal.to_string()),
-        Err(error) => wrong(&format!("the search failed: {error}")),
-    }
+        reply.end_list()?;
+        let rest = format!(r#","from":{},"total":{total}}}"#, asked.from);
+        reply.write(rest.as_bytes())
+    })
+    .await
 }
 
 #[derive(Deserialize)]
@@ -127,7 +151,7 @@ pub(crate) struct Chosen {
 /// Opens one of them.
 pub(crate) async fn open(State(app): State<Arc<App>>, Query(asked): Query<Chosen>) -> Response {
     if app.recordings.is_none() {
-        return wrong("this server serves one recording; it does not have a list");
+        return wrong(NO_LIST);
     }
     let key = key_of(&asked.recording);
     if let Some(opened) = &app.opened {
@@ -135,7 +159,7 @@ pub(crate) async fn open(State(app): State<Arc<App>>, Query(asked): Query<Chosen
     }
     match router_of(&app, &key).await {
         Ok(_) => json_of(&json!({ "url": format!("/r/{key}/") })),
-        Err(refusal) => wrong(&refusal.to_string()),
+        Err(refusal) => wrong(refusal.to_string()),
     }
 }
 

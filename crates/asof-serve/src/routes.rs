@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use asof_blocks::HeadClass;
-use asof_core::{Query as SourceQuery, Source, TimeRange, Topics};
+use asof_core::{Message, Query as SourceQuery, Source, TimeRange, Topics};
 use asof_decode::Decoders;
 use axum::body::Body;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
@@ -17,21 +17,23 @@ use bytes::Bytes;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::app::{App, problems};
-use crate::foxglove::parameters_as_of;
+use crate::foxglove::{PARAMETER_BYTES, values_as_of};
 use crate::guard::{Credential, Guard, Refusal};
+use crate::latest::each_latest;
 use crate::opened::{Place, router_of};
 use crate::policy::POLICY;
 use crate::queries::{MOST_ROWS, QueryLimits};
 use crate::record::fields_of;
+use crate::reply::{Failure, PART_BYTES, answered, broken, failed, refused, with_room, wrong};
 use crate::series::{MOST_COLUMNS, Plan, What};
-use crate::show::{Form, Show, Wish};
+use crate::show::{Form, ShowOptions};
 use crate::snapshots;
 use crate::tracks::Track;
-use crate::waiting::{Client, Connection};
-use crate::{assets, changes, foxglove, layouts, page, plots, recordings, session, video};
+use crate::waiting::Connection;
+use crate::{assets, changes, foxglove, layouts, page, plots, recordings, session, sound, video};
 
 type Shared = State<Arc<App>>;
 
@@ -66,6 +68,7 @@ pub(crate) fn routes(app: &Arc<App>) -> Router {
         .route("/api/states", get(states))
         .route("/api/asset", get(asset))
         .route("/api/video", get(video_packets))
+        .route("/api/sound", get(sound_packets))
         .route("/api/parameters", get(parameters))
         .route(changes::PATHS[0], get(annotations).post(changes::add))
         .route(changes::PATHS[1], post(changes::remove))
@@ -198,80 +201,6 @@ fn keep_token(app: &App, request: &Request) -> Response {
     };
     let headers = [(header::SET_COOKIE, cookie), (header::LOCATION, to)];
     (StatusCode::SEE_OTHER, headers).into_response()
-}
-
-fn refused(app: &App, refusal: Refusal, what: &str) -> Response {
-    app.refusals.note(refusal, what);
-    (refusal.status(), format!("{}\n", refusal.text())).into_response()
-}
-
-/// A response, before there is room for it.
-struct Answer {
-    media_type: HeaderValue,
-    bytes: Bytes,
-}
-
-impl Answer {
-    fn json(value: &Value) -> Self {
-        Answer::json_text(value.to_string())
-    }
-
-    fn json_text(text: impl Into<Bytes>) -> Self {
-        Answer {
-            media_type: HeaderValue::from_static("application/json"),
-            bytes: text.into(),
-        }
-    }
-
-    fn binary(bytes: impl Into<Bytes>) -> Self {
-        Answer {
-            media_type: HeaderValue::from_static("application/octet-stream"),
-            bytes: bytes.into(),
-        }
-    }
-}
-
-/// Computes a response on a blocking thread. The number of concurrent ones is limited, and each keeps its turn until
-/// there is room for it: so both what waits to be sent and what waits for room are bounded. Work whose client has
-/// disconnected keeps its turn too, until it has noticed by its [`Client`].
-async fn answered(
-    app: &Arc<App>,
-    connection: &Arc<Connection>,
-    work: impl FnOnce(&App, &Client) -> Result<Answer, String> + Send + 'static,
-) -> Response {
-    let turn = Arc::clone(&app.readers).acquire_owned().await;
-    let own = Arc::clone(app);
-    let (here, client) = Client::new();
-    let done = tokio::task::spawn_blocking(move || (work(&own, &client), turn)).await;
-    drop(here);
-    match done {
-        Ok((Ok(answer), _turn)) => with_room(app, connection, answer).await,
-        Ok((Err(error), _)) => wrong(error),
-        Err(error) => {
-            let text = format!("reading failed: {error}\n");
-            (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
-        }
-    }
-}
-
-/// Sends a response as soon as there is room for it.
-async fn with_room(app: &App, connection: &Arc<Connection>, answer: Answer) -> Response {
-    let Some(room) = connection.reserve(answer.bytes.len()).await else {
-        let retry = [(header::RETRY_AFTER, "5")];
-        return (retry, refused(app, Refusal::NoRoom, "an answer")).into_response();
-    };
-    let kind = [(header::CONTENT_TYPE, answer.media_type)];
-    (kind, room.hold(answer.bytes)).into_response()
-}
-
-fn wrong(text: impl Into<String>) -> Response {
-    let error = json!({ "error": text.into() });
-    (
-        StatusCode::BAD_REQUEST,
-        [(header::CONTENT_TYPE, "application/json")],
-        error.to_string(),
-    )
-        .into_response()
 }
 
 type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
@@ -422,17 +351,23 @@ fn named(topics: Option<&str>) -> Topics {
 }
 
 async fn summary(State(app): Shared, Extension(connection): Connected) -> Response {
-    answered(&app, &connection, |app, _| Ok(Answer::json(&app.summary()))).await
+    answered(&app, &connection, |app, reply| {
+        let _room = reply.room(app.summary_bytes())?;
+        reply.json(&app.summary())
+    })
+    .await
 }
 
 async fn status(State(app): Shared, Extension(connection): Connected) -> Response {
     // Without waiting for a turn: it has to respond even when everything else waits.
-    with_room(&app, &connection, Answer::json(&app.status())).await
+    with_room(&app, &connection, app.status().to_string()).await
 }
 
 async fn all_problems(State(app): Shared, Extension(connection): Connected) -> Response {
-    let work = |app: &App, _: &Client| Ok(Answer::json(&problems(&app.cache.summary())));
-    answered(&app, &connection, work).await
+    answered(&app, &connection, |app, reply| {
+        reply.json(&problems(&app.cache.summary()))
+    })
+    .await
 }
 
 async fn loaded(
@@ -440,11 +375,10 @@ async fn loaded(
     Extension(connection): Connected,
     Query(asked): Query<AtTime>,
 ) -> Response {
-    let work = move |app: &App, _: &Client| {
-        let topics = named(asked.topics.as_deref());
-        Ok(Answer::json(&app.loaded(&topics)))
-    };
-    answered(&app, &connection, work).await
+    answered(&app, &connection, move |app, reply| {
+        reply.json(&app.loaded(&named(asked.topics.as_deref())))
+    })
+    .await
 }
 
 /// What was known as of a time.
@@ -453,19 +387,25 @@ async fn at(
     Extension(connection): Connected,
     Query(asked): Query<AtTime>,
 ) -> Response {
-    let work = move |app: &App, _: &Client| {
+    answered(&app, &connection, move |app, reply| {
         let topics = named(asked.topics.as_deref());
-        let known = app.cache.latest_at(&topics, app.absolute(asked.t));
-        let known = known.map_err(|error| error.to_string())?;
         let mut decoders = Decoders::default();
         let mut show = app.show(&mut decoders);
-        let one = |message: asof_core::MessageRef<'_>| {
-            show.show(&message.to_message(), Form::Json).text()
-        };
-        let all: Vec<String> = known.iter().map(one).collect();
-        Ok(Answer::json_text(format!("[{}]", all.join(","))))
-    };
-    answered(&app, &connection, work).await
+        each_latest(
+            app,
+            reply,
+            &topics,
+            app.absolute(asked.t),
+            |reply, message| {
+                let mut room = reply.room_to_decode(message.payload.len())?;
+                let text = show.show(message, Form::Json).text();
+                room.resize(text.len());
+                reply.item(text.as_bytes())
+            },
+        )?;
+        reply.end_list()
+    })
+    .await
 }
 
 /// One message as of a time, in a form.
@@ -475,37 +415,45 @@ async fn message(
     Query(asked): Query<OneMessage>,
 ) -> Response {
     let form = asked.form.unwrap_or(Form::Json);
-    let work = move |app: &App, _: &Client| {
+    answered(&app, &connection, move |app, reply| {
         let topics = Topics::named([asked.topic.clone()]);
         let known = app.cache.latest_at(&topics, app.absolute(asked.t));
         let known = known.map_err(|error| error.to_string())?;
         let Some(message) = known.get(0) else {
-            return Err(format!(
+            return Err(Failure::Wrong(format!(
                 "there is no message on {} up to this time",
                 asked.topic
-            ));
+            )));
         };
+        let mut room = reply.room_to_decode(message.payload.len())?;
         let mut decoders = Decoders::default();
         let mut show = app.show(&mut decoders);
-        show.wish = Wish {
+        show.wish = ShowOptions {
             color: asked.color.clone(),
             most: asked.most,
             rate: None,
         };
         let shown = show.show(&message.to_message(), form);
         if form == Form::Json {
-            return Ok(Answer::json_text(shown.text()));
+            let text = shown.text();
+            room.resize(text.len());
+            return reply.write(text.as_bytes());
         }
+        room.resize(shown.body.len());
         let kind = shown.head.get("encoding").and_then(Value::as_str);
         match HeaderValue::from_str(kind.unwrap_or_default()) {
-            Ok(media_type) if media_type.as_bytes().starts_with(b"image/") => Ok(Answer {
-                media_type,
-                bytes: shown.body.into(),
-            }),
-            _ => Ok(Answer::binary(shown.to_bytes())),
+            Ok(media_type) if media_type.as_bytes().starts_with(b"image/") => {
+                reply.set_media_type(media_type);
+                reply.write(&shown.body)
+            }
+            _ => {
+                reply.set_binary();
+                reply.write(&shown.head_bytes())?;
+                reply.write(&shown.body)
+            }
         }
-    };
-    answered(&app, &connection, work).await
+    })
+    .await
 }
 
 fn binary(body: Body) -> Response {
@@ -519,43 +467,57 @@ async fn messages(
     Extension(connection): Connected,
     Query(asked): Query<ManyMessages>,
 ) -> Response {
-    let work = move |app: &App, client: &Client| {
+    answered(&app, &connection, move |app, reply| {
         let limit = asked.limit.unwrap_or(1000).min(MOST_MESSAGES);
         let start = asked
             .start
             .map_or(asof_core::Stamp::MIN, |t| app.absolute(t));
         let end = asked.end.map_or(asof_core::Stamp::MAX, |t| app.absolute(t));
+        let most = app.limits.answer_bytes;
+        let mut decoders = Decoders::default();
+        let mut show = app.show(&mut decoders);
+        let mut bytes = 0;
+        if let Some(last) = asked.last {
+            let limits = (last.min(MOST_MESSAGES), most);
+            let known = crate::show::last_within(&app.cache, &asked.topic, end, limits)?;
+            // From the newest, so that the oldest are dropped from a long response.
+            let mut kept = Vec::new();
+            for message in known.iter().rev().filter(|one| one.log_time >= start) {
+                bytes += message.payload.len();
+                kept.push(message);
+                if bytes >= most {
+                    break;
+                }
+            }
+            for message in kept.into_iter().rev() {
+                let mut room = reply.room_to_decode(message.payload.len())?;
+                let text = show.show(&message.to_message(), Form::Json).text();
+                room.resize(text.len());
+                reply.item(text.as_bytes())?;
+            }
+            return reply.end_list();
+        }
         let query = SourceQuery {
             topics: Topics::named([asked.topic.clone()]),
             range: TimeRange::new(start, end),
         };
-        let mut decoders = Decoders::default();
-        let mut show = app.show(&mut decoders);
-        let mut all = Vec::new();
-        let mut bytes = 0;
-        let mut take = |message: &asof_core::Message| {
+        let (mut left, mut done) = (limit, Ok(()));
+        let mut write = |message: &Message| -> Result<usize, Failure> {
+            let mut room = reply.room_to_decode(message.payload.len())?;
             let text = show.show(message, Form::Json).text();
-            bytes += text.len();
-            all.push(text);
-            bytes < app.limits.answer_bytes
+            room.resize(text.len());
+            reply.item(text.as_bytes())?;
+            Ok(text.len())
         };
-        if let Some(last) = asked.last {
-            let known = app.cache.last_n(&asked.topic, end, last.min(MOST_MESSAGES));
-            let known = known.map_err(|error| error.to_string())?;
-            let mut since = known.iter().rev().filter(|one| one.log_time >= start);
-            // From the newest, so that the oldest are dropped from a long response.
-            let _ = since.all(|message| client.is_waiting() && take(&message.to_message()));
-            all.reverse();
-        } else {
-            let mut left = limit;
-            crate::series::each(&app.cache, &query, HeadClass::Scrub, |message| {
-                left = left.saturating_sub(1);
-                client.is_waiting() && take(&message) && left > 0
-            })?;
-        }
-        Ok(Answer::json_text(format!("[{}]", all.join(","))))
-    };
-    answered(&app, &connection, work).await
+        crate::series::each(&app.cache, &query, HeadClass::Scrub, |message| {
+            left = left.saturating_sub(1);
+            done = write(&message).map(|written| bytes += written);
+            done.is_ok() && bytes < most && left > 0
+        })?;
+        done?;
+        reply.end_list()
+    })
+    .await
 }
 
 /// The fields of a topic that can be plotted.
@@ -564,29 +526,34 @@ async fn fields(
     Extension(connection): Connected,
     Query(asked): Query<OfTopic>,
 ) -> Response {
-    let work = move |app: &App, _: &Client| {
+    answered(&app, &connection, move |app, reply| {
         let end = app.cache.summary().range.end;
         let known = app
             .cache
             .latest_at(&Topics::named([asked.topic.clone()]), end);
         let known = known.map_err(|error| error.to_string())?;
         let Some(message) = known.get(0) else {
-            return Err(format!("there is no message on {}", asked.topic));
+            let text = format!("there is no message on {}", asked.topic);
+            return Err(Failure::Wrong(text));
         };
+        let _room = reply.room_to_decode(message.payload.len())?;
         let message = message.to_message();
         let mut decoders = Decoders::default();
         let record = decoders.record(&message).ok();
         let decoder = decoders.of(&message.channel, &[&message.payload]);
         let decoder = decoder.map_err(|error| error.to_string())?;
-        Ok(Answer::json(&json!(fields_of(decoder, record.as_ref()))))
-    };
-    answered(&app, &connection, work).await
+        reply.json(&fields_of(decoder, record.as_ref()))
+    })
+    .await
 }
 
 /// What is worth a plot at first sight.
 async fn first_plots(State(app): Shared, Extension(connection): Connected) -> Response {
-    let work = |app: &App, client: &Client| Ok(Answer::json(&json!(plots::plots(app, client)?)));
-    answered(&app, &connection, work).await
+    answered(&app, &connection, |app, reply| {
+        let found = plots::plots(app, reply)?;
+        reply.json(&found)
+    })
+    .await
 }
 
 async fn frames(
@@ -594,12 +561,17 @@ async fn frames(
     Extension(connection): Connected,
     Query(asked): Query<AtTime>,
 ) -> Response {
-    let work = move |app: &App, _: &Client| {
-        let edges = app.frames.at(app.absolute(asked.t));
-        let text = serde_json::to_vec(&edges).map_err(|error| error.to_string())?;
-        Ok(Answer::json_text(text))
-    };
-    answered(&app, &connection, work).await
+    answered(&app, &connection, move |app, reply| {
+        let at = app.absolute(asked.t);
+        let found = app.frames.at(at);
+        let _room = reply.room(found.bytes())?;
+        for edge in found.edges() {
+            let text = serde_json::to_vec(&edge).map_err(|error| error.to_string())?;
+            reply.item(&text)?;
+        }
+        reply.end_list()
+    })
+    .await
 }
 
 async fn series(
@@ -677,9 +649,6 @@ fn stream(app: &Arc<App>, connection: Arc<Connection>, what: What, asked: &Stret
     binary(Body::from_stream(parts))
 }
 
-/// The approximate size of one part of a stream.
-const PART_BYTES: usize = 256 << 10;
-
 /// The end of a stream of columns: the error, if there was one.
 fn last_part(error: Option<&str>) -> Vec<u8> {
     let error = error.unwrap_or_default();
@@ -699,9 +668,8 @@ async fn rows(
         return wrong("at most 16 fields at once");
     }
     let topic = asked.topic;
-    let track = Track::Rows { topic, paths };
-    let bytes = app.tracks.get(track, app.limits.answer_bytes).await;
-    with_room(&app, &connection, Answer::json_text(bytes)).await
+    let bytes = app.tracks.get(Track::Rows { topic, paths }).await;
+    with_room(&app, &connection, bytes).await
 }
 
 async fn states(
@@ -710,17 +678,13 @@ async fn states(
     Query(asked): Query<OfTopic>,
 ) -> Response {
     let OfTopic { topic, path, .. } = asked;
-    let track = Track::States { topic, path };
-    let bytes = app.tracks.get(track, app.limits.answer_bytes).await;
-    with_room(&app, &connection, Answer::json_text(bytes)).await
+    let bytes = app.tracks.get(Track::States { topic, path }).await;
+    with_room(&app, &connection, bytes).await
 }
 
 /// The annotations.
 async fn annotations(State(app): Shared, Extension(connection): Connected) -> Response {
-    answered(&app, &connection, |app, _| {
-        Ok(Answer::json_text(changes::list(app)))
-    })
-    .await
+    answered(&app, &connection, changes::list).await
 }
 
 /// The parameters at a time, where they were logged.
@@ -729,11 +693,16 @@ async fn parameters(
     Extension(connection): Connected,
     Query(asked): Query<AtTime>,
 ) -> Response {
-    let work = move |app: &App, _: &Client| {
-        let known = parameters_as_of(app, app.absolute(asked.t))?;
-        Ok(Answer::json(&json!(known)))
-    };
-    answered(&app, &connection, work).await
+    answered(&app, &connection, move |app, reply| {
+        let at = app.absolute(asked.t);
+        let _room = reply.room(PARAMETER_BYTES)?;
+        let mut known = values_as_of(app, at, || reply.is_wanted())?;
+        if let Some(cut) = known.cut() {
+            known.values.insert("…".to_owned(), cut.into());
+        }
+        reply.json(&known.values)
+    })
+    .await
 }
 
 #[derive(Deserialize)]
@@ -750,11 +719,24 @@ async fn video_packets(
     Extension(connection): Connected,
     Query(asked): Query<OfVideo>,
 ) -> Response {
-    let work = move |app: &App, _: &Client| {
-        let shown = video::packets(app, &asked.topic, asked.t, asked.after)?;
-        Ok(Answer::binary(shown.to_bytes()))
-    };
-    answered(&app, &connection, work).await
+    answered(&app, &connection, move |app, reply| {
+        reply.set_binary();
+        video::packets(app, reply, &asked.topic, asked.t, asked.after)
+    })
+    .await
+}
+
+/// The sound of a topic.
+async fn sound_packets(
+    State(app): Shared,
+    Extension(connection): Connected,
+    Query(asked): Query<OfTopic>,
+) -> Response {
+    answered(&app, &connection, move |app, reply| {
+        reply.set_binary();
+        sound::packets(app, reply, &asked.topic)
+    })
+    .await
 }
 
 #[derive(Deserialize)]
@@ -768,11 +750,11 @@ async fn asset(
     Extension(connection): Connected,
     Query(asked): Query<OfAsset>,
 ) -> Response {
-    let work = move |app: &App, _: &Client| {
-        let most = app.limits.asset_bytes;
-        assets::read(&app.assets, &asked.uri, most).map(Answer::binary)
-    };
-    answered(&app, &connection, work).await
+    answered(&app, &connection, move |app, reply| {
+        reply.set_binary();
+        assets::send(&app.assets, &asked.uri, app.limits.asset_bytes, reply)
+    })
+    .await
 }
 
 #[derive(Deserialize)]
@@ -793,31 +775,26 @@ async fn sql(
         );
     };
     let rows = asked.limit.unwrap_or(MOST_ROWS).min(MOST_ROWS);
-    let (limits, _give_up) = QueryLimits::new(rows, app.limits.answer_bytes, app.start);
+    let most = app.waiting.share(app.limits.answer_bytes);
+    let (limits, _give_up) = QueryLimits::new(rows, most, app.start);
     let turn = Arc::clone(turns).acquire_owned().await;
+    // Its rows, and then their text.
+    let Some(mut room) = connection.reserve(2 * most).await else {
+        return failed(&app, Failure::NoRoom);
+    };
     let engine = Arc::clone(engine);
     let work = move || {
         // A cancelled query keeps its turn until it has noticed.
         let _turn = turn;
-        engine.answer(&asked.query, &limits)
+        engine.answer(&asked.query, &limits).map(|answer| {
+            let text = answer.to_json();
+            room.resize(text.len());
+            room.hold(text.into())
+        })
     };
     match tokio::task::spawn_blocking(work).await {
-        Ok(Ok(answer)) => with_room(&app, &connection, Answer::json_text(answer.to_json())).await,
+        Ok(Ok(text)) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
         Ok(Err(refusal)) => wrong(refusal.to_string()),
-        Err(error) => {
-            let text = format!("the query failed: {error}\n");
-            (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
-        }
-    }
-}
-
-impl App {
-    pub(crate) fn show<'a>(&'a self, decoders: &'a mut Decoders) -> Show<'a> {
-        Show {
-            decoders,
-            frames: &self.frames,
-            start: self.start,
-            wish: Wish::default(),
-        }
+        Err(error) => broken(&error),
     }
 }

@@ -1,12 +1,12 @@
 //! Overviews of a whole recording, in columns: computed once, shared, and sent while they are computed.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow_array::RecordBatch;
 use asof_blocks::{BlockCache, HeadClass};
-use asof_core::{Channel, Message, Portion, Query, Source, Stamp, TimeRange};
+use asof_core::{Channel, Message, MessageRef, Portion, Query, Source, Stamp, TimeRange};
 use asof_decode::{Decoders, FieldPath, Payload};
 use tokio::sync::{Semaphore, watch};
 
@@ -48,12 +48,22 @@ struct Values {
     error: Option<String>,
 }
 
+/// The values of a field, by time, so that to zoom into a plot decodes nothing.
+struct Curve {
+    topic: String,
+    path: String,
+    /// All values of this range are there.
+    range: TimeRange,
+    points: Vec<(Stamp, f64)>,
+}
+
 /// The overviews that are cached, within a budget.
 pub(crate) struct Looks {
     cache: BlockCache,
-    known: Mutex<Known>,
+    known: Arc<Mutex<LookCache>>,
     /// Limits how many overviews are computed at once; the others wait.
     turns: Arc<Semaphore>,
+    /// Of the cached overviews. Half as much is for curves.
     most_bytes: usize,
     held: Arc<AtomicUsize>,
     /// A growing source has another answer each time.
@@ -61,16 +71,20 @@ pub(crate) struct Looks {
 }
 
 #[derive(Default)]
-struct Known {
+struct LookCache {
     looks: HashMap<Plan, Arc<Look>>,
     /// From the least recently used.
     order: VecDeque<Plan>,
     bytes: usize,
+    /// From the least recently used.
+    curves: VecDeque<Arc<Curve>>,
 }
 
 /// The most columns: a page has no more pixels.
 pub(crate) const MOST_COLUMNS: usize = 4096;
 const MAX_CONCURRENT_SERIES: usize = 2;
+/// A curve may take this part of what is for all of them; those that are being collected may take half of it.
+const LARGEST_CURVE: usize = 4;
 /// The most overviews that are cached, however small they are.
 const MOST_KEPT: usize = 1024;
 
@@ -78,9 +92,9 @@ impl Looks {
     pub fn new(cache: &BlockCache, most_bytes: usize, is_live: bool) -> Self {
         Looks {
             cache: cache.clone(),
-            known: Mutex::default(),
+            known: Arc::default(),
             turns: Arc::new(Semaphore::new(MAX_CONCURRENT_SERIES)),
-            most_bytes,
+            most_bytes: most_bytes / 2,
             held: Arc::default(),
             is_live,
         }
@@ -126,22 +140,40 @@ impl Looks {
             held: Arc::clone(&self.held),
         });
         known.add(plan.clone(), Arc::clone(&look), self.most_bytes);
+        let curve = known.curve(plan);
         drop(known);
-        self.start(plan.clone(), Arc::clone(&look));
+        self.start(plan.clone(), Arc::clone(&look), curve);
         Some((look, receiver))
     }
 
-    fn start(&self, plan: Plan, look: Arc<Look>) {
+    fn start(&self, plan: Plan, look: Arc<Look>, curve: Option<Arc<Curve>>) {
         let (cache, turns) = (self.cache.clone(), Arc::clone(&self.turns));
+        let known = (!self.is_live).then(|| Arc::clone(&self.known));
+        let curve_bytes = self.most_bytes / 2;
         tokio::spawn(async move {
-            let Ok(turn) = turns.acquire_owned().await else {
-                return;
+            let turn = match curve {
+                // Nothing is read.
+                Some(_) => None,
+                None => Some(turns.acquire_owned().await),
             };
             tokio::task::spawn_blocking(move || {
                 let _turn = turn;
-                let done = match &plan.what {
-                    What::MinMax { topic, path } => min_max(&cache, &plan, topic, path, &look),
-                    What::Density { topics } => density(&cache, &plan, topics, &look),
+                let done = match (&plan.what, curve) {
+                    (_, Some(curve)) => {
+                        look.take(&plan, curve.points.iter().copied());
+                        Ok(())
+                    }
+                    (What::MinMax { topic, path }, None) => {
+                        let largest = known.as_ref().map_or(0, |_| curve_bytes / LARGEST_CURVE);
+                        min_max(&cache, &plan, topic, path, &look, largest).map(|curve| {
+                            if let (Some(known), Some(curve)) = (known, curve) {
+                                let mut known =
+                                    known.lock().unwrap_or_else(PoisonError::into_inner);
+                                known.keep(curve, curve_bytes);
+                            }
+                        })
+                    }
+                    (What::Density { topics }, None) => density(&cache, &plan, topics, &look),
                 };
                 if let Err(error) = done {
                     look.lock().error = Some(error);
@@ -152,7 +184,60 @@ impl Looks {
     }
 }
 
-impl Known {
+impl Curve {
+    fn bytes(&self) -> usize {
+        let names = self.topic.len() + self.path.len();
+        self.points.capacity() * size_of::<(Stamp, f64)>() + names + size_of::<Self>()
+    }
+
+    fn is_of(&self, topic: &str, path: &str) -> bool {
+        self.topic == topic && self.path == path
+    }
+
+    /// Adds values, as long as that takes at most this much memory; returns whether it did.
+    fn extend(&mut self, values: impl Iterator<Item = (Stamp, f64)>, most_bytes: usize) -> bool {
+        for value in values {
+            let len = self.points.len();
+            let is_full = len == self.points.capacity();
+            // Vectors grow to twice their size.
+            if is_full && 2 * len.max(64) * size_of::<(Stamp, f64)>() > most_bytes {
+                return false;
+            }
+            self.points.push(value);
+        }
+        true
+    }
+}
+
+impl LookCache {
+    /// The curve that has all values of a plan.
+    fn curve(&mut self, plan: &Plan) -> Option<Arc<Curve>> {
+        let What::MinMax { topic, path } = &plan.what else {
+            return None;
+        };
+        let range = TimeRange::new(plan.start, plan.end);
+        let place = self.curves.iter().position(|curve| {
+            curve.is_of(topic, path) && curve.range.cover(range) == curve.range
+        })?;
+        let curve = self.curves.remove(place)?;
+        self.curves.push_back(Arc::clone(&curve));
+        Some(curve)
+    }
+
+    fn keep(&mut self, curve: Curve, most_bytes: usize) {
+        self.curves.retain(|other| {
+            !(other.is_of(&curve.topic, &curve.path)
+                && curve.range.cover(other.range) == curve.range)
+        });
+        self.curves.push_back(Arc::new(curve));
+        let bytes = |curves: &VecDeque<Arc<Curve>>| -> usize {
+            curves.iter().map(|curve| curve.bytes()).sum()
+        };
+        while bytes(&self.curves) > most_bytes || self.curves.len() > MOST_KEPT {
+            self.curves.pop_front();
+        }
+    }
+
     fn add(&mut self, plan: Plan, look: Arc<Look>, most_bytes: usize) {
         self.bytes += look.bytes;
         self.looks.insert(plan.clone(), look);
@@ -196,6 +281,20 @@ impl Look {
         self.values.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Adds values that are within its time to its columns.
+    fn take(&self, plan: &Plan, values: impl Iterator<Item = (Stamp, f64)>) {
+        let range = TimeRange::new(plan.start, plan.end);
+        let mut lanes = self.lock();
+        for (at, value) in values.filter(|(at, _)| range.contains(*at)) {
+            let column = plan.column(at);
+            let least = &mut lanes.lanes[column];
+            // NaN is replaced by any number.
+            *least = least.min(value);
+            let most = &mut lanes.lanes[self.columns + column];
+            *most = most.max(value);
+        }
+    }
+
     /// Whether it still has a receiver.
     fn is_wanted(&self) -> bool {
         self.ready.receiver_count() > 0
@@ -234,6 +333,18 @@ impl Plan {
         let whole = i128::from(self.end.since(self.start)) + 1;
         let part = i128::from(at.since(self.start)) * self.columns as i128 / whole;
         (part.max(0) as usize).min(self.columns - 1)
+    }
+
+    /// The time that is known after all messages of the plan: also that beyond the ends of the recording.
+    fn knows(&self, recording: TimeRange) -> TimeRange {
+        let is_from_start = self.start <= recording.start;
+        let start = if is_from_start {
+            Stamp::MIN
+        } else {
+            self.start
+        };
+        let is_to_end = self.end >= recording.end;
+        TimeRange::new(start, if is_to_end { Stamp::MAX } else { self.end })
     }
 
     fn query(&self, topics: asof_core::Topics) -> Query {
@@ -307,15 +418,23 @@ fn spread(plan: &Plan, portion: &Portion, lane: &mut [f64]) {
     }
 }
 
+/// Fills an overview; returns all values of its range, if they take at most this much memory.
 fn min_max(
     cache: &BlockCache,
     plan: &Plan,
     topic: &str,
     path: &str,
     look: &Look,
-) -> Result<(), String> {
+    largest_curve: usize,
+) -> Result<Option<Curve>, String> {
     let wanted = FieldPath::parse(path).map_err(|error| error.to_string())?;
     let mut times = Vec::new();
+    let mut curve = Some(Curve {
+        topic: topic.to_owned(),
+        path: path.to_owned(),
+        range: plan.knows(cache.summary().range),
+        points: Vec::new(),
+    });
     scan(
         cache,
         &plan.query(asof_core::Topics::named([topic])),
@@ -327,22 +446,16 @@ fn min_max(
             }
             let numbers = wanted.numbers(batch);
             let numbers = numbers.map_err(|error| format!("{topic}: {error}"))?;
-            let mut values = look.lock();
-            for (at, value) in times.iter().zip(numbers) {
-                let column = plan.column(*at);
-                let least = &mut values.lanes[column];
-                // NaN is replaced by any number.
-                *least = least.min(value);
-                let most = &mut values.lanes[look.columns + column];
-                *most = most.max(value);
-            }
-            drop(values);
+            let values = || times.iter().copied().zip(numbers.iter().copied());
+            look.take(plan, values());
+            curve.take_if(|curve| !curve.extend(values(), largest_curve));
             if let Some(last) = times.last() {
                 look.reached(plan.column(*last));
             }
             Ok(())
         },
-    )
+    )?;
+    Ok(curve)
 }
 
 /// Decodes a field of all matching messages, and passes values on in runs with their times.
@@ -357,14 +470,16 @@ pub(crate) fn scan(
     let mut any = None;
     for batch in cache.read_as(query, HeadClass::Scan) {
         let batch = batch.map_err(|error| error.to_string())?;
-        for channel in batch.channels().iter() {
-            let run: Vec<_> = batch
-                .iter()
-                .filter(|message| Arc::ptr_eq(message.channel, channel))
-                .collect();
+        // A file may have tens of thousands of channels on a topic: only those with messages are looked at.
+        let mut runs: BTreeMap<u32, Vec<MessageRef<'_>>> = BTreeMap::new();
+        for (row, message) in batch.rows().iter().zip(batch.iter()) {
+            runs.entry(row.channel).or_default().push(message);
+        }
+        for run in runs.values() {
             let Some(first) = run.first() else {
                 continue;
             };
+            let channel = first.channel;
             let decoder = match decoders.of(channel, &[first.payload]) {
                 Ok(decoder) => decoder,
                 Err(error) => {
@@ -442,7 +557,7 @@ mod tests {
 
     #[test]
     fn plans_count_as_well_as_values_and_there_is_an_end_to_their_number() {
-        let mut known = Known::default();
+        let mut known = LookCache::default();
         for number in 0..100 {
             let (plan, look) = look_at(format!("{number}{}", "x".repeat(10_000)));
             known.add(plan, look, 100_000);

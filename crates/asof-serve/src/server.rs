@@ -31,6 +31,8 @@ pub struct Server {
 
 /// How many ports are tried where any will do.
 const PORTS_TO_TRY: u16 = 20;
+/// How long clients may take to answer that the server ends.
+const PARTING: Duration = Duration::from_secs(1);
 /// How long to wait for a place that is about to become free, or for a refused client to receive the reason.
 const PLACE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a client may take to send its request header.
@@ -162,7 +164,13 @@ impl Drop for Server {
             opened.close_all();
         }
         if let Some(runtime) = self.runtime.take() {
-            let shut_down = move || runtime.shutdown_timeout(Duration::from_secs(2));
+            let app = Arc::clone(&self.app);
+            let shut_down = move || {
+                // Clients are told, and have a moment to answer.
+                let told = async { tokio::time::timeout(PARTING, app.over.closed()).await };
+                drop(runtime.block_on(told));
+                runtime.shutdown_timeout(Duration::from_secs(2));
+            };
             // On a thread of its own: a task of another server may be what drops this one, and must not block.
             drop(std::thread::spawn(shut_down).join());
         }

@@ -9,17 +9,18 @@ use asof_core::{Batch, Channel, Message, Source, Stamp, Topics};
 use asof_decode::Decoders;
 use asof_player::{PlayState, Player, PlayerEvent, Speed};
 use axum::extract::ws::{Message as Frame, WebSocket};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::app::{App, Together, problems, topics};
 use crate::client::{self, Client};
 use crate::foxglove::over_text;
+use crate::frames::EdgeAt;
 use crate::guard::Refusal;
 use crate::outbox::{Key, Outbox};
-use crate::show::{Form, Shown, Wish};
-use crate::waiting::Connection;
+use crate::show::{Form, ShowOptions, Shown};
+use crate::waiting::{Connection, Reservation};
 
 /// The page's own subprotocol.
 pub(crate) const PROTOCOL: &str = "asof.v1";
@@ -56,7 +57,7 @@ enum Command {
         every: bool,
         /// Options of the subscription.
         #[serde(flatten)]
-        wish: Wish,
+        wish: ShowOptions,
     },
     Unsubscribe {
         topic: String,
@@ -90,7 +91,7 @@ struct Session {
     /// Whether subscriptions have changed since the player was updated.
     has_new_topics: bool,
     /// A seek whose answer has not come yet.
-    awaits_backfill: bool,
+    awaits_latest: bool,
     is_looping: bool,
     wants_frames: bool,
     is_together: bool,
@@ -107,7 +108,7 @@ struct Session {
 struct Subscription {
     key: Key,
     every: bool,
-    wish: Wish,
+    wish: ShowOptions,
     /// When a message was last sent.
     told: Option<Instant>,
     /// The latest message that came too soon after that.
@@ -190,7 +191,7 @@ impl Client for Session {
         if self.has_new_topics {
             return Duration::ZERO;
         }
-        if self.awaits_backfill {
+        if self.awaits_latest {
             return Duration::from_millis(2);
         }
         match self.player.state() {
@@ -204,7 +205,7 @@ impl Client for Session {
 
 impl Session {
     fn new(app: &Arc<App>, outbox: &Arc<Outbox>) -> std::io::Result<Self> {
-        let mut player = Player::new(&app.cache, Topics::Named(Vec::new()))?;
+        let mut player = Player::new(&app.cache, Topics::none())?;
         if app.is_live {
             player.follow();
         }
@@ -222,7 +223,7 @@ impl Session {
             subscriptions: BTreeMap::new(),
             next_key: 0,
             has_new_topics: false,
-            awaits_backfill: false,
+            awaits_latest: false,
             is_looping: false,
             wants_frames: false,
             is_together: false,
@@ -297,24 +298,18 @@ impl Session {
         }
         if self.player.state() != PlayState::Following {
             self.player.follow();
-            self.awaits_backfill = !self.subscriptions.is_empty();
+            self.awaits_latest = !self.subscriptions.is_empty();
         }
     }
 
     /// The subscribed topics, each once.
-    fn topics(&self) -> Vec<String> {
-        let mut topics: Vec<String> = self
-            .subscriptions
-            .keys()
-            .map(|(topic, _)| topic.clone())
-            .collect();
-        topics.dedup();
-        topics
+    fn topics(&self) -> Topics {
+        Topics::named(self.subscriptions.keys().map(|(topic, _)| topic))
     }
 
     fn seek(&mut self, at: Stamp) {
         self.player.seek(at);
-        self.awaits_backfill = !self.subscriptions.is_empty();
+        self.awaits_latest = !self.subscriptions.is_empty();
     }
 
     fn step(&mut self, by: Option<i64>, back: bool) {
@@ -331,7 +326,7 @@ impl Session {
         }
     }
 
-    fn subscribe(&mut self, topic: &str, form: Form, every: bool, wish: Wish) {
+    fn subscribe(&mut self, topic: &str, form: Form, every: bool, wish: ShowOptions) {
         if self.subscriptions.len() >= self.app.limits.subscriptions {
             return self.fail("too many subscriptions; unsubscribe from some first");
         }
@@ -424,18 +419,17 @@ impl Session {
     fn take_played(&mut self, now: Instant) {
         if std::mem::take(&mut self.has_new_topics) {
             let topics = self.topics();
-            if *self.player.topics() != Topics::Named(topics.clone()) {
-                let is_more = topics
-                    .iter()
-                    .any(|topic| !self.player.topics().contains(topic));
+            if *self.player.topics() != topics {
+                let mut names = self.subscriptions.keys().map(|(topic, _)| topic);
+                let is_more = names.any(|topic| !self.player.topics().contains(topic));
                 // The timeline shows what is cached of this client's topics.
-                self.watch.set_topics(&if topics.is_empty() {
-                    Topics::All
+                self.watch.set_topics(if self.subscriptions.is_empty() {
+                    &Topics::All
                 } else {
-                    Topics::Named(topics.clone())
+                    &topics
                 });
-                self.player.set_topics(Topics::Named(topics));
-                self.awaits_backfill |= is_more;
+                self.player.set_topics(topics);
+                self.awaits_latest |= is_more;
             }
         }
         let events = self.player.tick(now);
@@ -447,11 +441,11 @@ impl Session {
         for event in events {
             match event {
                 PlayerEvent::Messages(batch) => self.take_messages(&batch, &mut latest),
-                PlayerEvent::Backfill(_, batch) => {
-                    self.awaits_backfill = false;
+                PlayerEvent::Latest(_, batch) => {
+                    self.awaits_latest = false;
                     // Messages from before a seek are outdated.
                     latest.clear();
-                    self.take_backfill(&batch);
+                    self.take_latest(&batch);
                 }
                 PlayerEvent::Skipped { missed, .. } => {
                     for (topic, count) in &missed {
@@ -469,8 +463,8 @@ impl Session {
                     self.say(Key::None, &json!({ "op": "over", "message": message }));
                 }
                 PlayerEvent::Failed(error) => {
-                    // The backfill is no longer valid: not until it is requested again.
-                    self.awaits_backfill = false;
+                    // What was known is no longer valid: not until it is requested again.
+                    self.awaits_latest = false;
                     self.fail(&error.to_string());
                 }
                 _ => {}
@@ -520,7 +514,7 @@ impl Session {
         }
     }
 
-    fn take_backfill(&mut self, batch: &Batch) {
+    fn take_latest(&mut self, batch: &Batch) {
         for message in batch.iter() {
             self.tell(&message.to_message(), None);
         }
@@ -695,10 +689,16 @@ impl Session {
         if !self.wants_frames || self.told_frames_at == Some(at) {
             return;
         }
-        if let Some(edges) = self.app.frames.near(at) {
-            let t = self.app.relative(at);
-            let frames = json!({ "op": "frames", "t": t, "edges": edges, "partial": true });
-            self.say(Key::Frames, &frames);
+        let Some(found) = self.app.frames.near(at) else {
+            return;
+        };
+        // Without room, the complete answer alone is sent, later.
+        let Some(room) = self.outbox.room_for_answer(found.bytes()) else {
+            return;
+        };
+        let edges = found.edges();
+        if edges.iter().any(|edge| !edge.is_static) {
+            self.say_frames(at, &edges, room, true);
         }
     }
 
@@ -707,10 +707,27 @@ impl Session {
         if !self.wants_frames || self.told_frames_at == Some(at) {
             return;
         }
+        // Where there is no room now, they are sent with a later turn.
+        let found = self.app.frames.at(at);
+        let Some(room) = self.outbox.room_for_answer(found.bytes()) else {
+            return;
+        };
         self.told_frames_at = Some(at);
-        let edges = self.app.frames.at(at);
-        let frames = json!({ "op": "frames", "t": self.app.relative(at), "edges": edges });
-        self.say(Key::Frames, &frames);
+        self.say_frames(at, &found.edges(), room, false);
+    }
+
+    /// Sends the poses of frames.
+    fn say_frames(&self, at: Stamp, edges: &[EdgeAt], room: Reservation, partial: bool) {
+        let frames = FramesAt {
+            op: "frames",
+            t: self.app.relative(at),
+            edges,
+            partial,
+        };
+        if let Ok(text) = serde_json::to_string(&frames) {
+            self.outbox
+                .answer(Key::Frames, Frame::Text(text.into()), Some(room));
+        }
     }
 
     fn fail(&self, message: &str) {
@@ -720,6 +737,17 @@ impl Session {
     fn say(&self, key: Key, value: &Value) {
         self.outbox.say(key, Frame::Text(value.to_string().into()));
     }
+}
+
+/// The poses of frames, as they are sent.
+#[derive(Serialize)]
+struct FramesAt<'a> {
+    op: &'static str,
+    t: i64,
+    edges: &'a [EdgeAt],
+    /// Whether the complete answer follows.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    partial: bool,
 }
 
 /// One command, or several that belong together.

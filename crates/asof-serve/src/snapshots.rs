@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::changes::{json_of, wrong};
 use crate::refusal::Refusal;
+use crate::reply::{json_of, wrong};
 
 /// Writes snapshots: the last minute of a robot, and some time after.
 pub trait SnapshotTaker: Send + Sync {
@@ -37,13 +37,16 @@ impl fmt::Debug for dyn SnapshotTaker {
 const LONGEST_REASON: usize = 200;
 
 #[derive(Deserialize)]
-pub(crate) struct Wish {
+pub(crate) struct SnapshotQuery {
     /// The reason, written into the snapshot.
     reason: Option<String>,
 }
 
 /// Requests a snapshot.
-pub(crate) async fn write(State(app): State<Arc<App>>, Query(wish): Query<Wish>) -> Response {
+pub(crate) async fn write(
+    State(app): State<Arc<App>>,
+    Query(wish): Query<SnapshotQuery>,
+) -> Response {
     let Some(writer) = app.snapshots.clone() else {
         return wrong(NONE);
     };
@@ -59,7 +62,7 @@ pub(crate) async fn write(State(app): State<Arc<App>>, Query(wish): Query<Wish>)
     };
     match writer.write(asked) {
         Ok(()) => json_of(&json!({ "reason": asked, "snapshots": writer.state() })),
-        Err(refusal) => wrong(&refusal.to_string()),
+        Err(refusal) => wrong(refusal.to_string()),
     }
 }
 

@@ -5,13 +5,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use asof_blocks::{BlockCache, HeadClass};
 use asof_core::{Message, Query, Stamp, TimeRange, Topics};
-use asof_decode::{Decoder, FieldPath, Projection};
+use asof_decode::{Decoders, FieldPath, Projection};
 use bytes::Bytes;
 use serde_json::{Value, json};
+use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 
+use crate::guard::Refusal;
+use crate::options::ServeLimits;
+use crate::reply::BYTES_DECODED;
 use crate::show::{LARGEST_SHOWN, shortened};
-use crate::waiting::Client;
+use crate::waiting::{Client, Connection, Reservation, Waiting};
 
 /// A request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -26,15 +30,19 @@ pub(crate) enum Track {
 pub(crate) struct Tracks {
     cache: BlockCache,
     start: Stamp,
-    known: Mutex<Known>,
+    known: Mutex<TrackCache>,
     turns: Arc<Semaphore>,
     most_bytes: usize,
+    /// About the most bytes of a response.
+    answer_bytes: usize,
+    /// Room for what is computed.
+    room: Arc<Connection>,
     /// A growing source has another answer each time.
     is_live: bool,
 }
 
 #[derive(Default)]
-struct Known {
+struct TrackCache {
     tracks: HashMap<Track, Entry>,
     order: VecDeque<Track>,
 }
@@ -56,6 +64,8 @@ const MOST_ROWS: usize = 4000;
 const MOST_CHANGES: usize = 20_000;
 /// Of longer arrays, this many values are in a response.
 const MOST_ITEMS: usize = 200;
+/// Messages of at most this many bytes are decoded within the room of the scan itself.
+const SMALL_BYTES: usize = 64 << 10;
 /// The error of a response that no client waits for.
 const ABANDONED: &str = "cancelled: no client was waiting for it";
 /// The most responses that are cached, however small they are.
@@ -64,20 +74,28 @@ const MOST_KEPT: usize = 1024;
 const FAILED: &[u8] = b"{\"error\":";
 
 impl Tracks {
-    pub fn new(cache: &BlockCache, start: Stamp, most_bytes: usize, is_live: bool) -> Self {
+    pub fn new(
+        cache: &BlockCache,
+        start: Stamp,
+        limits: &ServeLimits,
+        waiting: &Arc<Waiting>,
+        is_live: bool,
+    ) -> Self {
         Tracks {
             cache: cache.clone(),
             start,
             known: Mutex::default(),
             turns: Arc::new(Semaphore::new(2)),
-            most_bytes,
+            most_bytes: limits.series_bytes / 2,
+            answer_bytes: waiting.share(limits.answer_bytes),
+            room: waiting.own(),
             is_live,
         }
     }
 
-    /// The response in JSON, of about `most_bytes` at most. It is computed once, for all clients that wait for it.
-    pub async fn get(&self, track: Track, most_bytes: usize) -> Bytes {
-        let work = match self.known(&track, most_bytes) {
+    /// The response in JSON. It is computed once, for all clients that wait for it.
+    pub async fn get(&self, track: Track) -> Bytes {
+        let work = match self.known(&track) {
             Ok(answer) => return answer,
             Err(work) => work,
         };
@@ -98,7 +116,7 @@ impl Tracks {
     }
 
     /// The cached response, or the work on it, which starts now if it has not yet.
-    fn known(&self, track: &Track, most_bytes: usize) -> Result<Bytes, Arc<Work>> {
+    fn known(&self, track: &Track) -> Result<Bytes, Arc<Work>> {
         let mut known = self.lock();
         let working = match known.tracks.get(track) {
             Some(Entry::Ready(answer)) => return Ok(answer.clone()),
@@ -106,43 +124,50 @@ impl Tracks {
             None => None,
         };
         Err(working.unwrap_or_else(|| {
-            let work = Arc::new(self.start(track.clone(), most_bytes));
+            let work = Arc::new(self.start(track.clone()));
             known.put(track, Entry::Working(Arc::downgrade(&work)));
+            // Requests whose clients are gone are forgotten here.
+            known.trim(self.most_bytes);
             work
         }))
     }
 
-    fn start(&self, track: Track, most_bytes: usize) -> Work {
+    fn start(&self, track: Track) -> Work {
         let (here, client) = Client::new();
         let (done, ready) = watch::channel(None);
-        let (cache, start, turns) = (self.cache.clone(), self.start, Arc::clone(&self.turns));
+        let (cache, turns) = (self.cache.clone(), Arc::clone(&self.turns));
+        let scan = Scan {
+            start: self.start,
+            most_bytes: self.answer_bytes,
+            client,
+            room: Arc::clone(&self.room),
+            runtime: Handle::current(),
+        };
         tokio::spawn(async move {
-            let Ok(turn) = turns.acquire_owned().await else {
+            let turn = tokio::select! {
+                turn = turns.acquire_owned() => turn,
+                () = done.closed() => return,
+            };
+            let Ok(turn) = turn else {
                 return;
             };
             tokio::task::spawn_blocking(move || {
                 let _turn = turn;
-                let value = match &track {
-                    Track::Rows { topic, paths } => {
-                        rows(&cache, &client, start, topic, paths, most_bytes)
-                    }
-                    Track::States { topic, path } => {
-                        states(&cache, &client, start, topic, path, most_bytes)
-                    }
-                };
-                let value = value.unwrap_or_else(|error| json!({ "error": error }));
-                done.send_replace(Some(Bytes::from(value.to_string())));
+                let text = scan.answer(&cache, &track);
+                let text =
+                    text.unwrap_or_else(|error| json!({ "error": error }).to_string().into());
+                done.send_replace(Some(text));
             });
         });
         Work { ready, _here: here }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, TrackCache> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
+impl TrackCache {
     fn put(&mut self, track: &Track, entry: Entry) {
         if self.tracks.insert(track.clone(), entry).is_none() {
             self.order.push_back(track.clone());
@@ -192,19 +217,52 @@ fn query(topic: &str) -> Query {
     }
 }
 
-/// Some fields of a topic's messages; the decoder is made for the first message.
+/// One scan of a topic.
+struct Scan {
+    start: Stamp,
+    most_bytes: usize,
+    client: Client,
+    room: Arc<Connection>,
+    runtime: Handle,
+}
+
+impl Scan {
+    fn answer(&self, cache: &BlockCache, track: &Track) -> Result<Bytes, String> {
+        // The values, and then their text.
+        let _room = self.reserve(2 * self.most_bytes)?;
+        let value = match track {
+            Track::Rows { topic, paths } => rows(cache, self, topic, paths),
+            Track::States { topic, path } => states(cache, self, topic, path),
+        };
+        Ok(value?.to_string().into())
+    }
+
+    fn reserve(&self, bytes: usize) -> Result<Reservation, String> {
+        let room = self.runtime.block_on(self.room.reserve(bytes));
+        room.ok_or_else(|| Refusal::NoRoom.text().to_owned())
+    }
+}
+
+/// Some fields of a topic's messages, which may be of several types.
 struct Fields {
     paths: Vec<FieldPath>,
-    decoder: Option<Decoder>,
+    decoders: Decoders,
+    /// Whether a message could be decoded, and why the first one could not.
+    is_decoded: bool,
+    error: Option<String>,
 }
 
 impl Fields {
     fn new(paths: &[String]) -> Result<Self, String> {
         let paths = paths.iter().map(|path| FieldPath::parse(path));
-        let paths = paths.collect::<Result<_, _>>();
+        let paths = paths.collect::<Result<Vec<_>, _>>();
+        let paths = paths.map_err(|error| error.to_string())?;
+        let projection = Projection::paths(paths.iter().map(FieldPath::fields));
         Ok(Fields {
-            paths: paths.map_err(|error| error.to_string())?,
-            decoder: None,
+            paths,
+            decoders: Decoders::new(projection),
+            is_decoded: false,
+            error: None,
         })
     }
 
@@ -212,13 +270,13 @@ impl Fields {
     fn each(
         &mut self,
         cache: &BlockCache,
-        client: &Client,
+        scan: &Scan,
         topic: &str,
         mut take: impl FnMut(&mut Self, &Message) -> Result<bool, String>,
     ) -> Result<(), String> {
         let mut end = Ok(());
         crate::series::each(cache, &query(topic), HeadClass::Scan, |message| {
-            if !client.is_waiting() {
+            if !scan.client.is_waiting() {
                 end = Err(ABANDONED.to_owned());
                 return false;
             }
@@ -227,22 +285,30 @@ impl Fields {
                 false
             })
         })?;
-        end
+        match self.error.take() {
+            Some(error) if !self.is_decoded => Err(error),
+            _ => end,
+        }
     }
 
     /// The value at each path, null where there is none; `None` for a message that cannot be decoded.
-    fn of(&mut self, message: &Message) -> Result<Option<Vec<Value>>, String> {
-        let decoder = match &mut self.decoder {
-            Some(decoder) => decoder,
-            none => {
-                let projection = Projection::paths(self.paths.iter().map(FieldPath::fields));
-                let made = Decoder::new(&message.channel, &projection, &[&message.payload]);
-                none.insert(made.map_err(|error| error.to_string())?)
+    fn of(&mut self, scan: &Scan, message: &Message) -> Result<Option<Vec<Value>>, String> {
+        let decoder = self.decoders.of(&message.channel, &[&message.payload]);
+        let decoder = match decoder {
+            Ok(decoder) => decoder,
+            Err(error) => {
+                self.error.get_or_insert_with(|| error.to_string());
+                return Ok(None);
             }
         };
+        self.is_decoded = true;
         if message.payload.len() > LARGEST_SHOWN {
             return Ok(None);
         }
+        let len = message.payload.len();
+        let _room = (len > SMALL_BYTES)
+            .then(|| scan.reserve(BYTES_DECODED * len))
+            .transpose()?;
         let Ok(text) = decoder.json(&message.payload) else {
             return Ok(None);
         };
@@ -254,32 +320,25 @@ impl Fields {
 
 /// `{"rows": [[t, value, …], …]}`. Of `n` messages, every `k`-th, with `k` a power of two: so many that there are neither
 /// too many rows nor too many bytes.
-fn rows(
-    cache: &BlockCache,
-    client: &Client,
-    start: Stamp,
-    topic: &str,
-    paths: &[String],
-    most_bytes: usize,
-) -> Result<Value, String> {
+fn rows(cache: &BlockCache, scan: &Scan, topic: &str, paths: &[String]) -> Result<Value, String> {
     let mut rows: VecDeque<(usize, Value)> = VecDeque::new();
     let (mut every, mut count, mut bytes) = (1_u64, 0_u64, 0);
     let mut fields = Fields::new(paths)?;
-    fields.each(cache, client, topic, |fields, message| {
+    fields.each(cache, scan, topic, |fields, message| {
         count += 1;
         if !(count - 1).is_multiple_of(every) {
             return Ok(true);
         }
-        let Some(values) = fields.of(message)? else {
+        let Some(values) = fields.of(scan, message)? else {
             return Ok(true);
         };
-        let mut row = vec![json!(message.log_time.since(start))];
+        let mut row = vec![json!(message.log_time.since(scan.start))];
         row.extend(values);
         let row = Value::from(row);
         let size = size_of_value(&row);
         bytes += size;
         rows.push_back((size, row));
-        while rows.len() > MOST_ROWS || (bytes > most_bytes && rows.len() > 1) {
+        while rows.len() > MOST_ROWS || (bytes > scan.most_bytes && rows.len() > 1) {
             every *= 2;
             let mut index = 0;
             rows.retain(|(size, _)| {
@@ -296,20 +355,13 @@ fn rows(
 }
 
 /// `{"changes": [[t, value], …]}`: the first value, and each that differs from the one before.
-fn states(
-    cache: &BlockCache,
-    client: &Client,
-    start: Stamp,
-    topic: &str,
-    path: &str,
-    most_bytes: usize,
-) -> Result<Value, String> {
+fn states(cache: &BlockCache, scan: &Scan, topic: &str, path: &str) -> Result<Value, String> {
     let mut changes: Vec<Value> = Vec::new();
     let mut last: Option<Value> = None;
     let (mut is_cut, mut bytes) = (false, 0);
     let mut fields = Fields::new(&[path.to_owned()])?;
-    fields.each(cache, client, topic, |fields, message| {
-        let values = fields.of(message)?;
+    fields.each(cache, scan, topic, |fields, message| {
+        let values = fields.of(scan, message)?;
         let Some(mut value) = values.and_then(|values| values.into_iter().next()) else {
             return Ok(true);
         };
@@ -318,11 +370,11 @@ fn states(
         }
         if last.as_ref() != Some(&value) {
             bytes += size_of_value(&value);
-            if changes.len() >= MOST_CHANGES || bytes > most_bytes {
+            if changes.len() >= MOST_CHANGES || bytes > scan.most_bytes {
                 is_cut = true;
                 return Ok(false);
             }
-            changes.push(json!([message.log_time.since(start), value]));
+            changes.push(json!([message.log_time.since(scan.start), value]));
             last = Some(value);
         }
         Ok(true)
@@ -331,7 +383,7 @@ fn states(
 }
 
 /// The memory that a value takes, approximately; its text is about as long.
-fn size_of_value(value: &Value) -> usize {
+pub(crate) fn size_of_value(value: &Value) -> usize {
     let within = match value {
         Value::String(text) => text.len(),
         Value::Array(items) => items.iter().map(size_of_value).sum(),
@@ -349,9 +401,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn requests_whose_clients_are_gone_are_forgotten() {
+        let mut known = TrackCache::default();
+        for number in 0..3 * MOST_KEPT {
+            let track = Track::States {
+                topic: "/odom".to_owned(),
+                path: number.to_string(),
+            };
+            known.put(&track, Entry::Working(Weak::new()));
+            known.trim(100_000);
+        }
+        assert!(known.tracks.len() < 500, "{}", known.tracks.len());
+        assert_eq!(known.tracks.len(), known.order.len());
+    }
+
+    #[test]
     fn questions_count_as_well_as_answers_and_there_is_an_end_to_their_number() {
-        let mut known = Known::default();
-        let ask = |known: &mut Known, path: String| {
+        let mut known = TrackCache::default();
+        let ask = |known: &mut TrackCache, path: String| {
             let topic = "/odom".to_owned();
             known.put(&Track::States { topic, path }, Entry::Ready(Bytes::new()));
         };

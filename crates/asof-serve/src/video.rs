@@ -5,6 +5,7 @@ use asof_decode::{Decoders, VideoCodec};
 use serde_json::json;
 
 use crate::app::App;
+use crate::reply::{Failure, Reply};
 use crate::show::Shown;
 
 /// How many packets are searched for a keyframe, in growing steps.
@@ -14,36 +15,53 @@ const MOST_BYTES: usize = 64 << 20;
 
 /// The packets of a topic that a decoder needs to show it as of `t`. For a decoder that has shown everything up to
 /// `after`, the packets since then; where that is `None`, or too long ago, the decoder starts over.
-pub(crate) fn packets(app: &App, topic: &str, t: i64, after: Option<i64>) -> Result<Shown, String> {
+pub(crate) fn packets(
+    app: &App,
+    reply: &mut Reply,
+    topic: &str,
+    t: i64,
+    after: Option<i64>,
+) -> Result<(), Failure> {
     let mut decoders = Decoders::default();
     for count in SEARCH_STEPS {
         let known = app.cache.last_n(topic, app.absolute(t), count);
         let known = known.map_err(|error| error.to_string())?;
         let mut found = Vec::new();
+        let mut room = reply.room(0)?;
+        let (mut bytes, most) = (0, MOST_BYTES.min(app.waiting.share(usize::MAX)));
         // From the newest back to a keyframe, or to what has been shown.
         for message in known.iter().rev() {
             let at = app.relative(message.log_time);
             if after.is_some_and(|after| at <= after) {
-                return answer(app, found, false);
+                return answer(reply, found, false);
             }
+            bytes += message.payload.len();
+            if bytes > most {
+                return Err(Failure::Wrong(format!(
+                    "the packets since the last keyframe have more than {most} bytes, which is the limit"
+                )));
+            }
+            let more = reply.room(message.payload.len())?;
+            room.join(more);
             let packet = Packet::of(&mut decoders, &message.to_message())?;
             let is_key = packet.codec.is_key(&packet.data);
             found.push((at, packet));
             if is_key {
-                return answer(app, found, true);
+                return answer(reply, found, true);
             }
         }
         let is_all = known.len() < count;
         if is_all && found.is_empty() {
-            return Err(format!("there is no image on {topic} up to this time"));
+            let text = format!("there is no image on {topic} up to this time");
+            return Err(Failure::Wrong(text));
         }
         if is_all {
             break;
         }
     }
-    Err(format!(
+    Err(Failure::Wrong(format!(
         "there is no keyframe on {topic} up to this time; choose a later time"
-    ))
+    )))
 }
 
 struct Packet {
@@ -65,33 +83,33 @@ impl Packet {
 
 /// The packets in order, each with the time of its message. A packet without an image is merged with the next that has
 /// one.
-fn answer(app: &App, mut found: Vec<(i64, Packet)>, starts_anew: bool) -> Result<Shown, String> {
+fn answer(
+    reply: &mut Reply,
+    mut found: Vec<(i64, Packet)>,
+    starts_anew: bool,
+) -> Result<(), Failure> {
     found.reverse();
-    let bytes: usize = found.iter().map(|(_, packet)| packet.data.len()).sum();
-    let most = MOST_BYTES.min(app.limits.waiting_bytes / 2);
-    if bytes > most {
-        return Err(format!(
-            "the packets since the last keyframe have {bytes} bytes, more than the limit of {most}"
-        ));
-    }
     let first = found.first().map(|(_, packet)| packet);
     let codec = first.and_then(|packet| packet.codec.parameter_text(&packet.data));
     let name = first.map(|packet| packet.codec.name());
     let mut packets = Vec::new();
-    let mut body = Vec::with_capacity(bytes);
-    let mut start = 0;
-    for (at, packet) in &found {
-        body.extend(&packet.data);
+    let (mut start, mut end, mut shown) = (0, 0, 0);
+    for (index, (at, packet)) in found.iter().enumerate() {
+        end += packet.data.len();
         if packet.codec.has_picture(&packet.data) {
-            packets.push(json!({ "t": at, "at": start, "size": body.len() - start }));
-            start = body.len();
+            packets.push(json!({ "t": at, "at": start, "size": end - start }));
+            (start, shown) = (end, index + 1);
         }
     }
-    body.truncate(start);
     let head = json!({ "anew": starts_anew, "codec": codec, "name": name, "packets": packets });
-    Ok(Shown {
+    let head = Shown {
         head,
         data: None,
-        body,
-    })
+        body: Vec::new(),
+    };
+    reply.write(&head.head_bytes())?;
+    for (_, packet) in found.drain(..shown) {
+        reply.write(&packet.data)?;
+    }
+    Ok(())
 }

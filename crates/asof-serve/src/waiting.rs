@@ -1,7 +1,7 @@
-//! One budget for data that waits to be sent to any client.
+//! One budget for what is made for clients, and waits to be sent to them.
 //!
-//! Every unsent byte is reserved here first: HTTP responses, the outboxes, and the frame that is being sent. When
-//! there is no room, connections that have read nothing for a while are ended, the longest stalled first. So clients
+//! Every such byte is reserved here first: what a request decodes and computes, HTTP responses, the outboxes, and the frame
+//! that is being sent. When there is no room, connections that have read nothing for a while are ended, the longest stalled first. So clients
 //! that send requests and never read cost a bounded number of bytes, and do not lock out the others.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -111,6 +111,18 @@ impl Waiting {
         all.retain(|known| known.strong_count() > 0);
         all.push(Arc::downgrade(&connection));
         connection
+    }
+
+    /// The part of some bytes that one piece of work may take.
+    pub fn share(&self, bytes: usize) -> usize {
+        bytes.min(self.most / 4)
+    }
+
+    /// A connection of the server's own, for work that several clients wait for. It is never ended.
+    pub fn own(self: &Arc<Self>) -> Arc<Connection> {
+        let own = self.connect();
+        own.note_socket();
+        own
     }
 
     /// Adds an outbox that drops messages when there is no room.
@@ -299,10 +311,15 @@ impl Connection {
 impl Reservation {
     /// Bytes that count until their last handle is dropped.
     pub fn hold(self, bytes: Bytes) -> Bytes {
-        Bytes::from_owner(Held {
+        Bytes::from_owner(ReservedBytes {
             bytes,
             _reservation: self,
         })
+    }
+
+    /// Adds the bytes of another reservation of the same connection.
+    pub fn join(&mut self, mut other: Reservation) {
+        self.bytes += std::mem::take(&mut other.bytes);
     }
 
     /// Adjusts the reservation to the actual size.
@@ -332,12 +349,12 @@ impl Drop for Reservation {
     }
 }
 
-struct Held {
+struct ReservedBytes {
     bytes: Bytes,
     _reservation: Reservation,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for ReservedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }

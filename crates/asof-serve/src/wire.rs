@@ -1,7 +1,7 @@
 //! One WebSocket: a task that sends the outbox, and the incoming messages.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::extract::ws::{Message, WebSocket};
 use bytes::Bytes;
@@ -34,6 +34,9 @@ pub(crate) struct Wire {
     /// Pings of the client since it was last known to read.
     pings: u32,
 }
+
+/// How long a client may take to answer that the connection is closed.
+const CLOSE: Duration = Duration::from_millis(500);
 
 /// How many pings of a client are answered before it has to read the answers. They wait outside of the outbox.
 const MOST_PINGS: u32 = 16;
@@ -119,6 +122,19 @@ impl Wire {
             self.outbox.say(Key::None, Message::Ping(Bytes::new()));
         }
         false
+    }
+}
+
+impl Wire {
+    /// Ends the handshake of closing, whoever began it, so that neither side sees the connection break off: says what is
+    /// left to say, and waits a moment for the client's word.
+    pub async fn part(mut self) {
+        self.outbox.close();
+        let handshake = async {
+            drop((&mut self.sender).await);
+            while let Some(Ok(_)) = self.stream.next().await {}
+        };
+        drop(tokio::time::timeout(CLOSE, handshake).await);
     }
 }
 

@@ -4,7 +4,7 @@ mod common;
 
 use asof_core::{Problem, ProblemKind};
 use common::tape::Tape;
-use common::{SECOND, demo, demo_with, options};
+use common::{SECOND, Served, demo, demo_with, options};
 use serde_json::json;
 
 #[test]
@@ -156,6 +156,39 @@ fn a_series_is_worked_out_once() {
     let first = ask();
     let read = served.server.cache_stats();
     assert_eq!(columns(&first, 2, 100), columns(&ask(), 2, 100));
+    let again = served.server.cache_stats();
+    assert_eq!((read.hits, read.misses), (again.hits, again.misses));
+}
+
+#[test]
+fn to_zoom_into_a_series_reads_nothing() {
+    let ask = |served: &Served, range: &str| {
+        let body = served
+            .get(&format!(
+                "/api/series?topic=/imu&path=linear_acceleration.x&columns=100{range}"
+            ))
+            .body;
+        columns(&body, 2, 100)
+    };
+    let (served, other) = (demo(4), demo(4));
+    ask(&served, "");
+    let read = served.server.cache_stats();
+    for range in [
+        "&start=1000000000&end=2000000000",
+        "&start=0&end=1",
+        "&start=1500000001&end=3999999999",
+    ] {
+        // In bits: a column without a message is NaN.
+        let bits = |(lanes, error): (Vec<Vec<f64>>, String)| {
+            let lanes = lanes.into_iter().flatten().map(f64::to_bits);
+            (lanes.collect::<Vec<_>>(), error)
+        };
+        assert_eq!(
+            bits(ask(&served, range)),
+            bits(ask(&other, range)),
+            "{range}"
+        );
+    }
     let again = served.server.cache_stats();
     assert_eq!((read.hits, read.misses), (again.hits, again.misses));
 }

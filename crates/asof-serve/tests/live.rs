@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use asof_core::testing::eventually;
 use asof_core::{FollowEnd, Message, Stamp};
 use asof_demo::{Demo, DemoOptions};
 use asof_serve::ServeOptions;
@@ -301,6 +302,44 @@ fn the_frames_of_a_robot_are_known_even_after_their_messages_have_left() {
             .iter()
             .any(|edge| edge["static"] == false && !edge["pose"].is_null()),
         "{frames}"
+    );
+}
+
+#[test]
+fn the_transforms_of_a_robot_are_counted_and_stay_within_the_servers_memory() {
+    let options = ServeOptions {
+        start: Some(Stamp::from_nanos(START)),
+        cache_bytes: 1_000_000,
+        ..options()
+    };
+    let recent = Recent::new(Bounds::age(Duration::from_hours(1)).and_bytes(600_000_000));
+    let served = serve(recent.clone(), &options);
+    let demo = Demo::new(DemoOptions {
+        duration: Duration::from_mins(1),
+        ..DemoOptions::default()
+    });
+    let is_frame = |message: &Message| message.channel.topic.starts_with("/tf");
+    let mut count = 0;
+    for mut message in demo.messages().filter(is_frame) {
+        let t = message.log_time.since(demo.options().start);
+        message.log_time = Stamp::from_nanos(START + t);
+        recent.push(message);
+        count += 1;
+    }
+    assert!(count > 1_000, "{count}");
+    let bytes = || {
+        let status = served.server.status();
+        status["frames"]["bytes"].as_u64().expect("a number")
+    };
+    eventually("they are counted", || bytes() > 0);
+    served.get(&format!("/api/frames?t={}", 59 * SECOND));
+    // Half of what blocks and transforms have, and two chunks of each edge in any case.
+    let edges = served.get("/api/frames?t=0").json();
+    let edges = edges.as_array().map_or(0, Vec::len) as u64;
+    assert!(
+        bytes() <= 125_000 + edges * 10_000,
+        "{} of {edges}",
+        bytes()
     );
 }
 

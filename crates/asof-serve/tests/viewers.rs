@@ -457,8 +457,8 @@ fn publishers_are_told_where_they_are_known() {
     assert_eq!(graph["publishedTopics"], expected);
 }
 
-#[test]
-fn parameters_are_told_as_of_where_the_client_is() {
+/// A node's parameter `speed` over time.
+fn speeds(values: impl IntoIterator<Item = (i64, f64)>) -> Tape {
     let schema = Schema {
         name: "rcl_interfaces/msg/ParameterEvent".to_owned(),
         encoding: "jsonschema".to_owned(),
@@ -468,16 +468,17 @@ fn parameters_are_told_as_of_where_the_client_is() {
         schema: Some(Arc::new(schema)),
         ..(*json_channel("/parameter_events")).clone()
     });
-    let event = |t: i64, value: f64| {
+    Tape::new(values.into_iter().map(|(t, value)| {
         let value = json!({ "type": 3, "double_value": value });
         let parameter = json!({ "name": "speed", "value": value });
         let event = json!({ "node": "/drive", "changed_parameters": [parameter] });
         logged(&channel, t, event.to_string())
-    };
-    let served = serve(
-        Tape::new([event(0, 1.5), event(5 * SECOND, 2.5)]),
-        &options(),
-    );
+    }))
+}
+
+#[test]
+fn parameters_are_told_as_of_where_the_client_is() {
+    let served = serve(speeds([(0, 1.5), (5 * SECOND, 2.5)]), &options());
     let mut client = served.connect_with("/", SDK);
     let info = client.text_of("serverInfo");
     assert!(
@@ -493,5 +494,56 @@ fn parameters_are_told_as_of_where_the_client_is() {
             (&told["parameters"], &told["id"]),
             (&expected, &json!("all"))
         );
+    }
+}
+
+#[test]
+fn parameters_that_change_often_are_those_of_the_last_event() {
+    let last = 60_000;
+    let served = serve(
+        speeds((0..=last).map(|number| (number * 1_000_000, number as f64))),
+        &options(),
+    );
+    let found = served.get(&format!("/api/parameters?t={}", last * 1_000_000));
+    assert_eq!(
+        found.json()["/drive.speed"],
+        json!(last as f64),
+        "{}",
+        found.status
+    );
+}
+
+/// Why a connection ended.
+fn end_of(client: &mut Client) -> tungstenite::Error {
+    loop {
+        if let Err(end) = client.socket.read() {
+            return end;
+        }
+    }
+}
+
+#[test]
+fn a_connection_ends_with_a_word_of_both_sides_whoever_begins() {
+    let served = tenths(2);
+    let mut others = Vec::new();
+    for protocol in ["asof.v1", OLDER, SDK] {
+        let mut client = served.connect_with("/ws", protocol);
+        client.socket.close(None).expect("said");
+        let end = end_of(&mut client);
+        assert!(matches!(end, tungstenite::Error::ConnectionClosed), "{end}");
+        others.push(served.connect_with("/ws", protocol));
+    }
+    // Before the server ends they have all been heard.
+    for client in &mut others {
+        client.socket.read().expect("a greeting");
+    }
+    let ends = others
+        .into_iter()
+        .map(|mut client| std::thread::spawn(move || end_of(&mut client)));
+    let ends: Vec<_> = ends.collect();
+    drop(served);
+    for end in ends {
+        let end = end.join().expect("no panic");
+        assert!(matches!(end, tungstenite::Error::ConnectionClosed), "{end}");
     }
 }

@@ -5,8 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use asof_core::Source;
 use asof_demo::{Demo, DemoOptions};
-use asof_formats::{McapWriter, McapWriterOptions, Recording};
+use asof_formats::{McapWriter, McapWriterOptions};
 use asof_sql::arrow::util::pretty::pretty_format_batches;
 use asof_sql::{Database, SqlOptions};
 
@@ -32,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         writer.finish()?;
         paths.push(path.display().to_string());
     }
-    let mut recordings: Vec<(String, Arc<dyn Recording>)> = Vec::new();
+    let mut recordings: Vec<(String, Arc<dyn Source>)> = Vec::new();
     for path in paths {
         let recording = Arc::from(asof_formats::open(&path)?);
         recordings.push((path, recording));

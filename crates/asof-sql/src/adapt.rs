@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use asof_decode::structs;
-use datafusion::arrow::array::{Array, ArrayRef, StructArray, new_null_array};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, StructArray, new_null_array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields};
 
-/// Converts the array to `wanted`. Structs are matched field by field: a missing field is null, and so are values that cannot
-/// be cast.
+/// Converts the array to `wanted`. Structs are matched field by field, also within lists: a missing field is null, and so are
+/// values that cannot be cast.
 pub(crate) fn adapt(array: &ArrayRef, wanted: &DataType) -> ArrayRef {
     if array.data_type() == wanted {
         return Arc::clone(array);
@@ -29,11 +29,27 @@ pub(crate) fn adapt(array: &ArrayRef, wanted: &DataType) -> ArrayRef {
             Err(_) => new_null_array(wanted, array.len()),
         };
     }
+    if let DataType::List(item) = wanted {
+        return adapt_list(array, item).unwrap_or_else(|| new_null_array(wanted, array.len()));
+    }
     cast(array, wanted).unwrap_or_else(|_| new_null_array(wanted, array.len()))
 }
 
-/// One type for both. Structs are united by the names of their fields; of two incompatible types the first is
-/// kept, and `conflict` is called with its path.
+/// A list, of any length or of a fixed one, with other elements.
+fn adapt_list(array: &ArrayRef, item: &FieldRef) -> Option<ArrayRef> {
+    let own = match array.data_type() {
+        DataType::List(own) | DataType::FixedSizeList(own, _) => DataType::List(Arc::clone(own)),
+        _ => return None,
+    };
+    let lists = cast(array, &own).ok()?;
+    let (_, ends, elements, nulls) = lists.as_list_opt::<i32>()?.clone().into_parts();
+    let elements = adapt(&elements, item.data_type());
+    let lists = ListArray::try_new(Arc::clone(item), ends, elements, nulls).ok()?;
+    Some(Arc::new(lists))
+}
+
+/// One type for both. Structs are united by the names of their fields, and lists by their elements; of two incompatible types the
+/// first is kept, and `conflict` is called with its path.
 pub(crate) fn united(
     one: &FieldRef,
     other: &FieldRef,
@@ -45,6 +61,14 @@ pub(crate) fn united(
         (a, b) if a == b => a.clone(),
         (DataType::Struct(a), DataType::Struct(b)) => {
             DataType::Struct(united_fields(a, b, path, conflict))
+        }
+        (
+            DataType::List(a) | DataType::FixedSizeList(a, _),
+            DataType::List(b) | DataType::FixedSizeList(b, _),
+        ) => {
+            let item = united(a, b, &format!("{path}[]"), conflict);
+            // A value that cannot be converted is null.
+            DataType::List(Arc::new(item.as_ref().clone().with_nullable(true)))
         }
         (a, b) => wider(a, b).unwrap_or_else(|| {
             conflict(path);

@@ -30,6 +30,9 @@ use crate::topic::RECORDING;
 /// The function that marks the condition of an as-of join.
 pub(crate) const MATCH: &str = "__asof_match";
 
+/// The word for interpolation that takes the nearest row where one side has none.
+pub(crate) const OR_NEAREST: &str = "or_nearest";
+
 /// Which rows of the right side match one of the left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum How {
@@ -49,7 +52,12 @@ impl How {
                 to: to.parse().ok()?,
             }));
         }
+        let (word, or_nearest) = match word.strip_suffix(OR_NEAREST) {
+            Some(word) => (word.trim_end(), true),
+            None => (word, false),
+        };
         let rule = Rule::new(word.parse::<Pick>().ok()?);
+        let rule = if or_nearest { rule.or_nearest() } else { rule };
         Some(How::One(match tolerance {
             None => rule,
             Some(nanos) => rule.within(Duration::from_nanos(u64::try_from(nanos).ok()?)),
@@ -59,6 +67,9 @@ impl How {
     /// The word, which [`How::parse`] accepts.
     pub fn word(self) -> String {
         match self {
+            How::One(rule) if rule.has_nearest_at_ends() => {
+                format!("{} {OR_NEAREST}", rule.pick().word())
+            }
             How::One(rule) => rule.pick().word().to_owned(),
             How::All(Span { from, to }) => format!("window {from} {to}"),
         }
@@ -88,10 +99,7 @@ impl How {
                     Pick::After => Pick::Before,
                     both => both,
                 };
-                How::One(match rule.tolerance() {
-                    Some(tolerance) => Rule::new(other).within(tolerance),
-                    None => Rule::new(other),
-                })
+                How::One(rule.with_pick(other))
             }
         }
     }
@@ -430,7 +438,8 @@ fn tolerance_of(expr: &Expr) -> Result<Option<i64>> {
     };
     match nanos {
         Some(nanos) if nanos >= 0 => Ok(Some(nanos)),
-        _ => plan_err!("a tolerance is a duration such as INTERVAL '20 ms', not {expr}"),
+        Some(_) => plan_err!("a tolerance cannot be negative; write one such as INTERVAL '20 ms'"),
+        None => plan_err!("a tolerance is a duration such as INTERVAL '20 ms', not {expr}"),
     }
 }
 

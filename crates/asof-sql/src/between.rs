@@ -4,16 +4,20 @@ use std::sync::Arc;
 
 use asof_align::between::{number, rotation, time};
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, StructArray};
+use asof_decode::{stamps_of, time_parts};
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, FixedSizeListArray, Int64Array, PrimitiveArray, StructArray,
+};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Fields, Float32Type, Float64Type, TimeUnit,
+    ArrowPrimitiveType, DataType, Fields, Float32Type, Float64Type, Int64Type, TimeUnit,
     TimestampNanosecondType,
 };
 use datafusion::common::Result;
 
-/// Interpolates each row between the first and the second: floats and times linearly, rotations along the arc. Values that
-/// cannot be interpolated (texts, integers, lists) are those of the first, which were known by then.
+/// Interpolates each row between the first and the second: floats and times linearly, rotations along the arc, lists of a fixed
+/// length item by item. Values that cannot be interpolated (texts, integers, lists of any length) are those of the first, which were
+/// known by then.
 pub(crate) fn between(first: &ArrayRef, second: &ArrayRef, parts: &[f64]) -> Result<ArrayRef> {
     Ok(match first.data_type() {
         DataType::Float64 => Arc::new(numbers::<Float64Type>(first, second, parts, &number)),
@@ -24,15 +28,31 @@ pub(crate) fn between(first: &ArrayRef, second: &ArrayRef, parts: &[f64]) -> Res
             &|a, b, part| number(a.into(), b.into(), part) as f32,
         )),
         DataType::Timestamp(TimeUnit::Nanosecond, zone) => {
-            // Between two of them, so it is one too.
-            let step = |a: i64, b: i64, part: f64| time(a.into(), b.into(), part) as i64;
-            let times = numbers::<TimestampNanosecondType>(first, second, parts, &step);
+            let times = numbers::<TimestampNanosecondType>(first, second, parts, &instant);
             Arc::new(times.with_timezone_opt(zone.clone()))
+        }
+        DataType::FixedSizeList(item, len) => {
+            let (one, other) = (first.as_fixed_size_list(), second.as_fixed_size_list());
+            let each = parts.iter();
+            let each: Vec<f64> = each
+                .flat_map(|part| std::iter::repeat_n(*part, one.value_length() as usize))
+                .collect();
+            let items = between(one.values(), other.values(), &each)?;
+            let nulls = one.nulls().cloned();
+            Arc::new(FixedSizeListArray::try_new(
+                Arc::clone(item),
+                *len,
+                items,
+                nulls,
+            )?)
         }
         DataType::Struct(fields) => {
             let (one, other) = (first.as_struct(), second.as_struct());
             if let Some(rotations) = rotations(fields, one, other, parts)? {
                 return Ok(rotations);
+            }
+            if let Some(stamps) = stamps(fields, one, other, parts)? {
+                return Ok(stamps);
             }
             let columns = one.columns().iter().zip(other.columns());
             let columns = columns.map(|(one, other)| between(one, other, parts));
@@ -50,9 +70,14 @@ pub(crate) fn between(first: &ArrayRef, second: &ArrayRef, parts: &[f64]) -> Res
     })
 }
 
+/// Between two times, so it is one too.
+fn instant(a: i64, b: i64, part: f64) -> i64 {
+    time(a.into(), b.into(), part) as i64
+}
+
 fn numbers<T: ArrowPrimitiveType>(
-    first: &ArrayRef,
-    second: &ArrayRef,
+    first: &dyn Array,
+    second: &dyn Array,
     parts: &[f64],
     step: &dyn Fn(T::Native, T::Native, f64) -> T::Native,
 ) -> PrimitiveArray<T> {
@@ -63,6 +88,34 @@ fn numbers<T: ArrowPrimitiveType>(
         Some(b.filter(|_| *part > 0.0).map_or(a, |b| step(a, b, *part)))
     })
     .collect()
+}
+
+/// Structs of seconds and nanoseconds alone are times.
+fn stamps(
+    fields: &Fields,
+    one: &StructArray,
+    other: &StructArray,
+    parts: &[f64],
+) -> Result<Option<ArrayRef>> {
+    let places = time_parts(one.data_type()).filter(|_| fields.len() == 2);
+    let (Some(places), Some(from), Some(to)) = (places, stamps_of(one), stamps_of(other)) else {
+        return Ok(None);
+    };
+    let times = numbers::<TimestampNanosecondType>(&from, &to, parts, &instant);
+    let mut columns = one.columns().to_vec();
+    let second = |time: i64| time.div_euclid(1_000_000_000);
+    let nanos = |time: i64| time.rem_euclid(1_000_000_000);
+    let pieces: [(usize, &dyn Fn(i64) -> i64); 2] = [(places.0, &second), (places.1, &nanos)];
+    for (place, piece) in pieces {
+        let own = cast(&columns[place], &DataType::Int64)?;
+        // What is not a time stays.
+        let values = times.iter().zip(own.as_primitive::<Int64Type>());
+        let values: Int64Array = values.map(|(time, own)| time.map(piece).or(own)).collect();
+        columns[place] = cast(&values, fields[place].data_type())?;
+    }
+    let nulls = one.nulls().cloned();
+    let times = StructArray::try_new(fields.clone(), columns, nulls)?;
+    Ok(Some(Arc::new(times)))
 }
 
 /// Structs of x, y, z and w, all of one width, are rotations.

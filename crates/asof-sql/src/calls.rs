@@ -4,7 +4,7 @@
 //! - `resample(a, b, 10, 'last')`: the topics at each instant of a grid of this many hertz.
 //! - `points(a)`: its argument may be written as a table.
 
-use asof_align::{On, Pick, Span};
+use asof_align::{On, Pick, Rule, Span};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::catalog::SchemaProvider as _;
 use datafusion::sql::sqlparser::ast::{
@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
-use crate::asof::{How, MATCH, duration_of};
+use crate::asof::{How, MATCH, OR_NEAREST, duration_of};
 use crate::error::SqlError;
 use crate::tables::Tables;
 use crate::times::{TIME, TIMES};
@@ -23,7 +23,8 @@ use crate::topic::{LOG_TIME, STAMP};
 const WINDOW_FORM: &str = "window_join takes two tables and the ends of the window from the first one's time: \
     window_join(bumper, imu, '-500ms', '0s'), and optionally the time to join by, 'stamp' or 'log_time'";
 const RESAMPLE_FORM: &str = "resample takes tables, a rate, and a method: resample(odom, imu, 10, 'last'), with 'last', 'next', \
-    'before', 'after', 'nearest' or 'interpolate', and optionally a tolerance, '500ms', and the time, 'stamp' or 'log_time'";
+    'before', 'after', 'nearest' or 'interpolate', and optionally a tolerance, '500ms', the time, 'stamp' or 'log_time', and 'or_nearest': \
+    interpolation takes the nearest row before the first and after the last one";
 
 /// Rewrites a call for the planner; leaves everything else unchanged.
 pub(crate) fn rewrite(
@@ -190,10 +191,12 @@ fn resample(
             pick.ok_or_else(|| SqlError::query(RESAMPLE_FORM))?
         }
     };
-    let (mut within, mut time) = (None, LOG_TIME);
+    let (mut within, mut time, mut rule) = (None, LOG_TIME, Rule::new(pick));
     for argument in rest {
         if let Ok(column) = time_column(argument, RESAMPLE_FORM) {
             time = column;
+        } else if text_of(argument.value).as_deref() == Some(OR_NEAREST) {
+            rule = rule.or_nearest();
         } else {
             within = Some(length_of(argument, RESAMPLE_FORM)?);
         }
@@ -201,8 +204,9 @@ fn resample(
     let grid = alias.map_or("resample", |alias| &alias.name.value);
     let mut text = format!("({TIMES}({}) AS {}", arguments[rate].value, quoted(grid));
     let instant = format!("{}.{TIME}", quoted(grid));
+    let how = How::One(rule).word();
     for topic in &topics {
-        let condition = matching(&instant, &topic.time(time), pick.word(), within);
+        let condition = matching(&instant, &topic.time(time), &how, within);
         text.extend([" LEFT JOIN ", &topic.factor(), " ON ", &condition]);
     }
     text.push(')');

@@ -1,6 +1,6 @@
 //! Tables about the recordings.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -8,10 +8,15 @@ use datafusion::arrow::array::{
     ArrayRef, Float64Array, RecordBatch, StringArray, TimestampNanosecondArray, UInt64Array,
 };
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+#[cfg(feature = "distributed")]
+use datafusion::catalog::memory::MemorySourceConfig;
 use datafusion::catalog::{MemTable, Session, TableProvider};
-use datafusion::common::Result;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
+use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 
 use crate::database::Shared;
 use crate::fleet_tables;
@@ -19,6 +24,9 @@ use crate::recordings::Opened;
 
 /// The names of these tables; no alias may use one of them.
 pub(crate) const NAMES: [&str; 5] = ["topics", "recordings", PROBLEMS, "metadata", "attachments"];
+
+/// The column of a topic's bytes, which are estimated.
+pub(crate) const BYTES: &str = "bytes_estimate";
 
 /// The one of these that lists problems.
 pub(crate) const PROBLEMS: &str = "problems";
@@ -30,8 +38,8 @@ pub(crate) fn table(batch: RecordBatch) -> Result<Arc<dyn TableProvider>> {
 }
 
 /// A table about the recordings. Its rows are looked up at query time: most damage is found while reading, and a catalogue is read
-/// only for the columns that a query uses.
-#[derive(Debug)]
+/// only for the columns that a query uses, and not held.
+#[derive(Debug, Clone)]
 pub(crate) struct AboutTable {
     name: String,
     schema: SchemaRef,
@@ -49,30 +57,33 @@ impl AboutTable {
         }
     }
 
-    /// All rows, with these columns.
-    fn rows(&self, columns: &[usize]) -> Result<Vec<RecordBatch>> {
+    /// Sends all rows, with these columns.
+    fn rows(&self, columns: &[usize], send: fleet_tables::SendRows<'_>) -> Result<()> {
         let named: Vec<Arc<Opened>> = (0..self.shared.named)
             .map(|place| self.shared.opened(place))
             .collect();
         let whole = match self.name.as_str() {
-            "topics" => topics(&named)?,
+            "topics" => topics(&named, columns.contains(&self.schema.index_of(BYTES)?))?,
             "recordings" => recordings(&named)?,
             PROBLEMS => problems(&self.shared, &named, &self.told)?,
             "metadata" => metadata(&named)?,
             _ => attachments(&named)?,
         };
-        let mut all = vec![whole.project(columns)?];
+        let mut is_wanted = send(whole.project(columns)?);
         let schema = Arc::new(self.schema.project(columns)?);
         for fleet in &self.shared.fleets {
-            match self.name.as_str() {
-                "topics" => fleet_tables::topics(fleet, &schema, &mut all)?,
-                "recordings" => fleet_tables::recordings(fleet, &schema, &mut all)?,
-                PROBLEMS => all.push(fleet_tables::problems(fleet)?.project(columns)?),
-                // A catalogue has none of these.
-                _ => {}
+            if !is_wanted {
+                break;
             }
+            is_wanted = match self.name.as_str() {
+                "topics" => fleet_tables::topics(fleet, &schema, send)?,
+                "recordings" => fleet_tables::recordings(fleet, &schema, send)?,
+                PROBLEMS => send(fleet_tables::problems(fleet)?.project(columns)?),
+                // A catalogue has none of these.
+                _ => true,
+            };
         }
-        Ok(all)
+        Ok(())
     }
 }
 
@@ -88,9 +99,9 @@ impl TableProvider for AboutTable {
 
     async fn scan(
         &self,
-        session: &dyn Session,
+        _session: &dyn Session,
         projection: Option<&Vec<usize>>,
-        filters: &[Expr],
+        _filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
@@ -98,10 +109,59 @@ impl TableProvider for AboutTable {
         // Rows that are only counted have a column too, one that a catalogue always has.
         let read: &[usize] = if wanted.is_empty() { &[1] } else { wanted };
         let schema = Arc::new(self.schema.project(read)?);
-        let rows = MemTable::try_new(schema, vec![self.rows(read)?])?;
         let projection = wanted.is_empty().then(Vec::new);
-        rows.scan(session, projection.as_ref(), filters, limit)
-            .await
+        #[cfg(feature = "distributed")]
+        if self.shared.is_distributed {
+            // Other processes have no catalogue: the plan contains the rows.
+            let mut all = Vec::new();
+            self.rows(read, &mut |rows| {
+                all.push(rows);
+                true
+            })?;
+            return Ok(MemorySourceConfig::try_new_exec(
+                &[all],
+                schema,
+                projection,
+            )?);
+        }
+        let rows: Arc<dyn PartitionStream> = Arc::new(AboutRows {
+            table: self.clone(),
+            columns: read.to_vec(),
+            schema: Arc::clone(&schema),
+        });
+        let exec = StreamingTableExec::try_new(
+            schema,
+            vec![rows],
+            projection.as_ref(),
+            None,
+            false,
+            limit,
+        )?;
+        Ok(Arc::new(exec))
+    }
+}
+
+/// Some columns of such a table.
+#[derive(Debug)]
+struct AboutRows {
+    table: AboutTable,
+    columns: Vec<usize>,
+    schema: SchemaRef,
+}
+
+impl PartitionStream for AboutRows {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.schema), 2);
+        let (sender, table) = (builder.tx(), self.table.clone());
+        let columns = self.columns.clone();
+        builder.spawn_blocking(move || {
+            table.rows(&columns, &mut |rows| sender.blocking_send(Ok(rows)).is_ok())
+        });
+        builder.build()
     }
 }
 
@@ -121,6 +181,7 @@ fn schema_of(name: &str) -> SchemaRef {
             text("schema_encoding"),
             count("messages"),
             Field::new("hz", DataType::Float64, true),
+            count(BYTES),
         ],
         "recordings" => vec![
             text("recording"),
@@ -165,18 +226,33 @@ fn times(values: Vec<Option<i64>>) -> ArrayRef {
     Arc::new(TimestampNanosecondArray::from(values).with_timezone("UTC"))
 }
 
-fn topics(named: &[Arc<Opened>]) -> Result<RecordBatch> {
+/// With the bytes of topics, if these are wanted: they are in the indexes.
+fn topics(named: &[Arc<Opened>], with_bytes: bool) -> Result<RecordBatch> {
     let mut rows = Vec::new();
     for opened in named {
         let summary = opened.recording.summary();
         let seconds = summary.range.duration_nanos() as f64 * 1e-9;
+        let sizes = if with_bytes {
+            opened
+                .recording
+                .payload_estimates()
+                .map_err(|error| DataFusionError::External(error.into()))?
+        } else {
+            Vec::new()
+        };
+        let sizes = sizes.iter();
+        let sizes: HashMap<*const asof_core::Channel, u64> = sizes
+            .map(|(channel, bytes)| (Arc::as_ptr(channel), *bytes))
+            .collect();
         for entry in &summary.channels {
             let channel = Arc::clone(&entry.channel);
             let hz = entry
                 .messages
                 .filter(|&messages| messages > 1 && seconds > 0.0)
                 .map(|messages| messages as f64 / seconds);
-            rows.push((opened.name.clone(), channel, entry.messages, hz));
+            let bytes = sizes.get(&Arc::as_ptr(&channel)).copied();
+            let bytes = bytes.or((entry.messages == Some(0)).then_some(0));
+            rows.push((opened.name.clone(), channel, entry.messages, hz, bytes));
         }
     }
     let schema_encoding = |channel: &asof_core::Channel| {
@@ -185,6 +261,7 @@ fn topics(named: &[Arc<Opened>]) -> Result<RecordBatch> {
     };
     let messages: UInt64Array = rows.iter().map(|row| row.2).collect();
     let hz: Float64Array = rows.iter().map(|row| row.3).collect();
+    let bytes: UInt64Array = rows.iter().map(|row| row.4).collect();
     made(
         "topics",
         [
@@ -204,6 +281,7 @@ fn topics(named: &[Arc<Opened>]) -> Result<RecordBatch> {
             ),
             ("messages", Arc::new(messages) as ArrayRef),
             ("hz", Arc::new(hz) as ArrayRef),
+            (BYTES, Arc::new(bytes) as ArrayRef),
         ],
     )
 }

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use asof_core::{Problem, Stamp};
-use asof_formats::Recording;
+use asof_catalogue::TopicTotal;
+use asof_core::{Problem, Source, Stamp};
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::runtime::SpawnedTask;
-use datafusion::common::{DataFusionError, ParamValues, ScalarValue, plan_err};
+use datafusion::common::{DataFusionError, ScalarValue};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::context::{SQLOptions, SessionContext};
 use datafusion::execution::memory_pool::FairSpillPool;
@@ -28,14 +28,15 @@ use tokio::sync::mpsc::{Receiver, Sender};
 
 use crate::asof::{AsofRule, match_function};
 #[cfg(feature = "distributed")]
-use crate::distributed::{Cluster, RecordingAddress, distributed};
+use crate::distributed::{Cluster, RecordingAddress, distributed, one_after_the_other, waves};
 use crate::ends::Ends;
-use crate::error::{KnownNames, SqlError};
+use crate::error::{KnownNames, SqlError, nested_names};
 use crate::fleet::{Fleet, FleetPlace};
 use crate::labels::RecordingLabels;
 use crate::lags::Lags;
 use crate::order::StampOrder;
 use crate::own::OwnTable;
+use crate::parameters::{Described, parameters_of, with_values};
 use crate::planning::{AsofFilterRule, AsofPlanner};
 use crate::recordings::{ColumnsByKind, NamedTopic, Opened, Recordings};
 use crate::right::StampsGoBack;
@@ -84,6 +85,10 @@ pub struct Database {
     cluster: Option<Arc<dyn Cluster>>,
 }
 
+/// Fewer recordings than this are looked at one after the other.
+const FEW_RECORDINGS: usize = 8;
+const VERIFIED_AT_ONCE: usize = 16;
+
 /// What the tables and functions of a database share.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -123,9 +128,14 @@ pub struct Undecoded {
 
 impl Shared {
     fn new(mut named: Vec<Opened>, options: SqlOptions) -> Self {
+        let mut names = BTreeSet::new();
         for one in &mut named {
             let labels = options.labels.get(&one.name).cloned();
             one.labels = one.labels.take().or(labels);
+            // The name tells recordings apart, in joins as in transforms.
+            while !names.insert(one.name.clone()) {
+                one.name.push('\'');
+            }
         }
         let count = named.len();
         let mut recordings = Recordings::default();
@@ -178,21 +188,57 @@ impl Shared {
         }
     }
 
-    /// Whether a recording can be read; notes that a query uses it, or why it is left out.
-    pub fn uses(&self, recording: usize) -> bool {
-        let verified = self.opened(recording).recording.verify();
+    /// Leaves out what cannot be read; notes which recordings a query uses, and why others are left out. Many are looked at at once:
+    /// over a network each is a request.
+    pub fn retain_readable<T>(&self, all: &mut Vec<T>, place: impl Fn(&T) -> usize) {
+        let places: Vec<usize> = all.iter().map(place).collect();
+        let verify = |place: &usize| self.opened(*place).recording.verify();
+        let verified: Vec<_> = if places.len() < FEW_RECORDINGS {
+            places.iter().map(verify).collect()
+        } else {
+            let share = places.len().div_ceil(VERIFIED_AT_ONCE);
+            std::thread::scope(|scope| {
+                let shares = places.chunks(share);
+                let threads: Vec<_> = shares
+                    .map(|share| scope.spawn(move || share.iter().map(verify).collect::<Vec<_>>()))
+                    .collect();
+                let mut verified = Vec::with_capacity(places.len());
+                for thread in threads {
+                    match thread.join() {
+                        Ok(found) => verified.extend(found),
+                        Err(panic) => std::panic::resume_unwind(panic),
+                    }
+                }
+                verified
+            })
+        };
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        used.insert(recording);
         let left_out = self.left_out.lock();
         let mut left_out = left_out.unwrap_or_else(PoisonError::into_inner);
-        left_out.remove(&recording);
-        match verified {
-            Ok(()) => true,
-            Err(error) => {
-                left_out.insert(recording, error.to_string());
-                false
+        let mut found = places.into_iter().zip(verified);
+        all.retain(|_| {
+            let Some((place, verified)) = found.next() else {
+                return false;
+            };
+            used.insert(place);
+            match verified {
+                Ok(()) => drop(left_out.remove(&place)),
+                Err(ref error) => drop(left_out.insert(place, error.to_string())),
             }
-        }
+            verified.is_ok()
+        });
+    }
+
+    /// Leaves out a recording that could not be read because it has become another one than its catalogue describes since the query
+    /// began. Any other error is returned.
+    pub fn leave_out(&self, place: usize, error: DataFusionError) -> Result<(), DataFusionError> {
+        let Err(why) = self.opened(place).recording.verify() else {
+            return Err(error);
+        };
+        let left_out = self.left_out.lock();
+        let mut left_out = left_out.unwrap_or_else(PoisonError::into_inner);
+        left_out.insert(place, why.to_string());
+        Ok(())
     }
 
     /// The first message of each topic that could not be decoded.
@@ -347,7 +393,8 @@ async fn hand_on(
 }
 
 impl Database {
-    /// A database of these recordings, each with its name in the rows.
+    /// A database of these recordings, each with its name in the rows. Of two with the same name, the second has an apostrophe
+    /// after it.
     ///
     /// They are read in as many slices of time as there are threads. Opened with one thread each
     /// (`OpenOptions::threads`), they take no more memory than a section for each slice.
@@ -355,7 +402,7 @@ impl Database {
     /// # Errors
     /// When the engine cannot be started, or a table of the user's own has a name that is taken.
     pub fn new(
-        recordings: Vec<(String, Arc<dyn Recording>)>,
+        recordings: Vec<(String, Arc<dyn Source>)>,
         options: SqlOptions,
     ) -> Result<Self, SqlError> {
         let opened = recordings
@@ -372,7 +419,7 @@ impl Database {
     /// When the engine cannot be started, or there are tables of the user's own, which a cluster does not read.
     #[cfg(feature = "distributed")]
     pub fn on_cluster(
-        recordings: Vec<(RecordingAddress, Arc<dyn Recording>)>,
+        recordings: Vec<(RecordingAddress, Arc<dyn Source>)>,
         mut options: SqlOptions,
         cluster: Arc<dyn Cluster>,
     ) -> Result<Self, SqlError> {
@@ -436,6 +483,15 @@ impl Database {
         self.current_tables().columns(table)
     }
 
+    /// Every topic with its type and its messages, from the summaries of the recordings and from the catalogues.
+    ///
+    /// # Errors
+    /// When a catalogue cannot be read.
+    pub fn topics(&self) -> Result<BTreeMap<String, TopicTotal>, SqlError> {
+        let totals = self.followed().and_then(|_| self.shared.topic_totals());
+        totals.map_err(|error| self.failed(&error, ""))
+    }
+
     fn current_tables(&self) -> Arc<Tables> {
         let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&tables)
@@ -497,6 +553,10 @@ impl Database {
     /// # Errors
     /// As [`Database::query`].
     pub fn describe(&self, sql: &str, parameters: &[ScalarValue]) -> Result<Described, SqlError> {
+        on_large_stack(|| self.described(sql, parameters))
+    }
+
+    fn described(&self, sql: &str, parameters: &[ScalarValue]) -> Result<Described, SqlError> {
         let statement = self.parsed(sql)?;
         let described = runtime(&self.shared.options)?.block_on(async {
             let plan = self.plan(statement, &[]).await?;
@@ -539,6 +599,10 @@ impl Database {
     }
 
     fn start(&self, sql: &str, parameters: &[ScalarValue]) -> Result<Running, SqlError> {
+        on_large_stack(|| self.started(sql, parameters))
+    }
+
+    fn started(&self, sql: &str, parameters: &[ScalarValue]) -> Result<Running, SqlError> {
         let statement = self.parsed(sql)?;
         let runtime = runtime(&self.shared.options)?;
         let stream = runtime.block_on(async {
@@ -576,7 +640,9 @@ impl Database {
         let plan = state.create_physical_plan(plan).await?;
         match distributed(&plan, cluster.parallelism())? {
             Some(plan) => {
-                let started = cluster.execute(plan, state.config().clone())?;
+                let plans = waves(plan, cluster.parallelism())?.into_iter();
+                let started = plans.map(|plan| cluster.execute(plan, state.config().clone()));
+                let started = one_after_the_other(started.collect::<Result<_, _>>()?);
                 Ok((started.rows, Some(started.cancel)))
             }
             None => Ok((execute_stream(plan, self.context.task_ctx())?, None)),
@@ -674,58 +740,6 @@ impl Database {
     }
 }
 
-/// The columns and parameters of a query, before it runs.
-#[derive(Debug, Clone)]
-pub struct Described {
-    /// Its columns.
-    pub columns: SchemaRef,
-    /// The parameters, in their order; a text where the type is not determined.
-    pub parameters: SchemaRef,
-}
-
-fn with_values(
-    plan: LogicalPlan,
-    parameters: &[ScalarValue],
-) -> Result<LogicalPlan, DataFusionError> {
-    if parameters.is_empty() {
-        return Ok(plan);
-    }
-    plan.with_param_values(ParamValues::from(parameters.to_vec()))
-}
-
-/// The parameters of a plan, by their numbers.
-fn parameters_of(plan: &LogicalPlan) -> Result<SchemaRef, DataFusionError> {
-    let mut wanted = BTreeMap::new();
-    for (name, field) in plan.get_parameter_fields()? {
-        let number = name.strip_prefix('$').and_then(|rest| rest.parse().ok());
-        let Some(number) = number.filter(|number| (1..=MOST_PARAMETERS).contains(number)) else {
-            return plan_err!(
-                "'{name}' is not a parameter; parameters are written ?, or $1, $2 and so on"
-            );
-        };
-        wanted.insert(number, field.map(|field| field.data_type().clone()));
-    }
-    let count = wanted.keys().next_back().copied().unwrap_or_default();
-    let fields = (1..=count).map(|number: usize| {
-        let kind = wanted.remove(&number).flatten().unwrap_or(DataType::Utf8);
-        Field::new(format!("${number}"), kind, true)
-    });
-    Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
-}
-
-/// The most parameters of a query; a mistyped number must not create that many.
-const MOST_PARAMETERS: usize = 1000;
-
-/// The names of all fields of structs, at any depth.
-fn nested_names(fields: &Fields, names: &mut BTreeSet<String>) {
-    for field in fields {
-        if let DataType::Struct(inner) = field.data_type() {
-            names.extend(inner.iter().map(|field| field.name().clone()));
-            nested_names(inner, names);
-        }
-    }
-}
-
 /// `/camera/image` is `camera_image`.
 pub(crate) fn alias_of(topic: &str) -> String {
     let plain: String = topic
@@ -740,11 +754,34 @@ pub(crate) fn alias_of(topic: &str) -> String {
     }
 }
 
+/// The stack of a thread that plans: an expression, its plan and its optimization are recursive. Of it only what is used is memory.
+const PLANNING_STACK: usize = 256 << 20;
+/// The stack of a thread that computes.
+const COMPUTING_STACK: usize = 16 << 20;
+
+/// Plans on a thread whose stack is large enough, wherever this is called.
+fn on_large_stack<T: Send>(
+    plan: impl FnOnce() -> Result<T, SqlError> + Send,
+) -> Result<T, SqlError> {
+    std::thread::scope(|scope| {
+        let builder = std::thread::Builder::new().name("asof-plan".to_owned());
+        let thread = builder
+            .stack_size(PLANNING_STACK)
+            .spawn_scoped(scope, plan)
+            .map_err(SqlError::Start)?;
+        match thread.join() {
+            Ok(planned) => planned,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
 /// Threads for a query.
 fn runtime(options: &SqlOptions) -> Result<Runtime, SqlError> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(options.threads.max(1))
         .thread_name("asof-sql")
+        .thread_stack_size(COMPUTING_STACK)
         .enable_all()
         .build()
         .map_err(SqlError::Start)

@@ -1,9 +1,11 @@
 //! Errors of queries.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use asof_core::SourceError;
 use asof_core::spelling::distance;
+use datafusion::arrow::datatypes::{DataType, Fields};
 use datafusion::common::{DataFusionError, SchemaError};
 
 /// Why a query failed.
@@ -133,9 +135,27 @@ impl SqlError {
                     },
                 }
             }
-            other => SqlError::Engine(first_line(&other.to_string())),
+            other => {
+                let text = other.to_string();
+                match no_time_in(&text) {
+                    Some(given) => missing(
+                        format!(
+                            "'{given}' is not a time; write '2024-05-01T12:00:10Z', or '+12.5s' from the start of each recording"
+                        ),
+                        given,
+                        None,
+                    ),
+                    None => SqlError::Engine(first_line(&text)),
+                }
+            }
         }
     }
+}
+
+/// The text that was to be a time, if that is what an error is about.
+fn no_time_in(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once("Error parsing timestamp from '")?;
+    rest.split_once("':").map(|(given, _)| given)
 }
 
 /// Names for suggestions.
@@ -240,6 +260,16 @@ fn nearest(wanted: &str, names: &[String]) -> Option<String> {
 /// How many letters a typing error may change.
 fn most_letters(wanted: &str) -> usize {
     wanted.chars().count().div_ceil(3)
+}
+
+/// The names of all fields of structs, at any depth.
+pub(crate) fn nested_names(fields: &Fields, names: &mut BTreeSet<String>) {
+    for field in fields {
+        if let DataType::Struct(inner) = field.data_type() {
+            names.extend(inner.iter().map(|field| field.name().clone()));
+            nested_names(inner, names);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-#[cfg(feature = "distributed")]
-use asof_catalogue::RecordingRow;
 use asof_catalogue::{Catalogue, Contents, FoundRecording, NamePattern, Search, TopicKind};
+#[cfg(feature = "distributed")]
+use asof_catalogue::{FOLDER, RecordingRow};
 use asof_core::{Channel, Schema};
 use asof_formats::OpenOptions;
 use datafusion::common::{DataFusionError, Result};
@@ -14,9 +14,9 @@ use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 
 use crate::database::Shared;
 #[cfg(feature = "distributed")]
-use crate::distributed::RecordingAddress;
+use crate::distributed::{FleetVersion, RecordingAddress};
 use crate::labels::{ROBOT, RecordingLabels, SITE, TAGS};
-use crate::pushdown::Wanted;
+use crate::pushdown::Pushdown;
 use crate::recordings::{Chosen, Opened};
 use crate::topic::RECORDING;
 
@@ -126,12 +126,15 @@ impl Fleet {
     fn path_of(&self, name: &str) -> Option<String> {
         let root = self.place.catalogue.root();
         let probe = root.shown_address_of("x");
-        let path = name.strip_prefix(probe.strip_suffix('x')?)?;
+        let Some(path) = name.strip_prefix(probe.strip_suffix('x')?) else {
+            // No recording below the root has this name, nor is it the path of one that does.
+            return Some(name.to_owned());
+        };
         (root.shown_address_of(path) == name).then(|| path.to_owned())
     }
 
     /// The search that leaves out as much as possible; what it finds is filtered afterwards.
-    fn search(&self, topics: Option<&[&str]>, wanted: &Wanted, about: &[&Expr]) -> Search {
+    fn search(&self, topics: Option<&[&str]>, wanted: &Pushdown, about: &[&Expr]) -> Search {
         let mut search = Search {
             topics: topics
                 .unwrap_or_default()
@@ -168,7 +171,7 @@ impl Fleet {
         &self,
         shared: &Shared,
         topics: Option<&[&str]>,
-        wanted: &Wanted,
+        wanted: &Pushdown,
         about: &[&Expr],
     ) -> Result<Vec<Chosen>> {
         if topics.is_some_and(<[&str]>::is_empty) {
@@ -181,6 +184,8 @@ impl Fleet {
         let opened = catalogue
             .open_found(&found, &self.place.open)
             .map_err(failed)?;
+        #[cfg(feature = "distributed")]
+        let generation = found.head.as_ref().map(|head| head.generation);
         let rows = found.recordings.into_iter();
         let mut chosen = Vec::with_capacity(opened.len());
         let mut added = Vec::with_capacity(opened.len());
@@ -200,7 +205,7 @@ impl Fleet {
             }
             let name = recording.place().to_owned();
             #[cfg(feature = "distributed")]
-            let address = shared.is_distributed.then(|| self.address_of(&name, &row));
+            let address = (shared.is_distributed).then(|| self.address_of(&name, &row, generation));
             added.push(Opened {
                 described: Some(Arc::new(recording.described().clone())),
                 version: Some((row.size, row.modified, row.e_tag)),
@@ -227,7 +232,12 @@ impl Fleet {
 
     /// The address of a recording, the same on all machines; `None` where it contains a secret, or is not text.
     #[cfg(feature = "distributed")]
-    fn address_of(&self, name: &str, row: &RecordingRow) -> Option<RecordingAddress> {
+    fn address_of(
+        &self,
+        name: &str,
+        row: &RecordingRow,
+        generation: Option<u64>,
+    ) -> Option<RecordingAddress> {
         let root = self.place.catalogue.root();
         let mut address = root.address_of(&row.recording);
         if root.is_remote() {
@@ -241,8 +251,25 @@ impl Fleet {
             name: name.to_owned(),
             address,
             size: Some(row.size),
+            version: version_of(&self.place.catalogue, row, generation),
         })
     }
+}
+
+/// The version of a recording in a search of this generation, where others find the catalogue beside it.
+#[cfg(feature = "distributed")]
+fn version_of(
+    catalogue: &Catalogue,
+    row: &RecordingRow,
+    generation: Option<u64>,
+) -> Option<FleetVersion> {
+    let root = catalogue.root();
+    let is_beside = root.inside(FOLDER).ok()?.address() == catalogue.address();
+    Some(FleetVersion {
+        fleet: root.address(),
+        generation: generation?,
+        e_tag: row.e_tag.clone().filter(|_| is_beside)?,
+    })
 }
 
 fn is_column(expr: &Expr, name: &str) -> bool {
@@ -316,6 +343,25 @@ mod tests {
     use datafusion::logical_expr::{col, lit};
 
     use super::*;
+
+    #[cfg(feature = "distributed")]
+    #[test]
+    fn others_find_what_the_catalogue_has_of_a_recording_on_a_server() {
+        use asof_formats::Store;
+        let row = RecordingRow {
+            e_tag: Some("\"1\"".to_owned()),
+            ..RecordingRow::default()
+        };
+        let root = || Store::at("http://localhost/fleet").expect("an address");
+        let beside = Catalogue::beside(root()).expect("a catalogue");
+        let found = version_of(&beside, &row, Some(7)).expect("a version");
+        assert_eq!(found.fleet, "http://localhost/fleet");
+        assert_eq!((found.generation, &*found.e_tag), (7, "\"1\""));
+        // Where the catalogue is elsewhere, an executor may have no way to it.
+        let elsewhere = Store::at("http://localhost/catalogue").expect("an address");
+        let elsewhere = Catalogue::elsewhere(root(), elsewhere);
+        assert_eq!(version_of(&elsewhere, &row, Some(7)), None);
+    }
 
     #[test]
     fn a_filter_that_demands_one_of_several_names_says_which() {

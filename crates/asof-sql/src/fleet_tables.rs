@@ -12,11 +12,14 @@ use datafusion::arrow::compute::filter_record_batch;
 use datafusion::arrow::datatypes::{Int64Type, SchemaRef};
 use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
 
-use crate::catalogue::{Row, problem_rows};
+use crate::catalogue::{BYTES, Row, problem_rows};
 use crate::fleet::{Fleet, failed};
 
-/// The rows of `topics`, with these columns.
-pub(crate) fn topics(fleet: &Fleet, schema: &SchemaRef, all: &mut Vec<RecordBatch>) -> Result<()> {
+/// Takes rows; returns whether more are wanted.
+pub(crate) type SendRows<'a> = &'a mut dyn FnMut(RecordBatch) -> bool;
+
+/// Sends the rows of `topics`, with these columns.
+pub(crate) fn topics(fleet: &Fleet, schema: &SchemaRef, send: SendRows<'_>) -> Result<bool> {
     let has = |name: &str| schema.field_with_name(name).is_ok();
     let contents = fleet.contents();
     let is_joined =
@@ -30,9 +33,10 @@ pub(crate) fn topics(fleet: &Fleet, schema: &SchemaRef, all: &mut Vec<RecordBatc
             .filter(|name| has(name)),
     );
     columns.extend((has("messages") || has("hz")).then_some("messages"));
+    columns.extend(has(BYTES).then_some(BYTES));
     read(fleet, CatalogueTable::Topics, &columns, &mut |batch| {
         let Some(recordings) = &recordings else {
-            return made(schema, &batch, &|_| None).map(|rows| all.push(rows));
+            return made(schema, &batch, &|_| None).map(&mut *send);
         };
         let names = text_column(&batch, "recording")?;
         let known = names.iter().map(|name| recordings.get(name?));
@@ -67,16 +71,12 @@ pub(crate) fn topics(fleet: &Fleet, schema: &SchemaRef, all: &mut Vec<RecordBatc
                 _ => return None,
             })
         };
-        made(schema, &batch, &of_recordings).map(|rows| all.push(rows))
+        made(schema, &batch, &of_recordings).map(&mut *send)
     })
 }
 
-/// The rows of `recordings`, with these columns.
-pub(crate) fn recordings(
-    fleet: &Fleet,
-    schema: &SchemaRef,
-    all: &mut Vec<RecordBatch>,
-) -> Result<()> {
+/// Sends the rows of `recordings`, with these columns.
+pub(crate) fn recordings(fleet: &Fleet, schema: &SchemaRef, send: SendRows<'_>) -> Result<bool> {
     let mut columns = vec!["format", "vanished"];
     for field in schema.fields() {
         columns.extend(match field.name().as_str() {
@@ -116,7 +116,7 @@ pub(crate) fn recordings(
                 _ => None,
             }
         };
-        made(schema, &batch, &of_recordings).map(|rows| all.push(rows))
+        made(schema, &batch, &of_recordings).map(&mut *send)
     })
 }
 
@@ -174,7 +174,7 @@ fn readable(fleet: &Fleet) -> Result<HashMap<String, Readable>> {
             };
             all.insert(path.to_owned(), one);
         }
-        Ok(())
+        Ok(true)
     })?;
     Ok(all)
 }
@@ -197,20 +197,20 @@ fn name_of(fleet: &Fleet, path: &str) -> String {
     fleet.place.catalogue.root().shown_address_of(path)
 }
 
-/// Reads columns of a table, until there is an error.
+/// Reads columns of a table, until there is an error or no more are wanted. Returns whether more are.
 fn read(
     fleet: &Fleet,
     table: CatalogueTable,
     columns: &[&str],
-    each: &mut dyn FnMut(RecordBatch) -> Result<()>,
-) -> Result<()> {
-    let mut outcome = Ok(());
+    each: &mut dyn FnMut(RecordBatch) -> Result<bool>,
+) -> Result<bool> {
+    let mut outcome = Ok(true);
     let read = fleet
         .place
         .catalogue
         .read_table(table, columns, &mut |batch| {
             outcome = each(batch);
-            outcome.is_ok()
+            matches!(outcome, Ok(true))
         });
     read.map_err(failed)?;
     outcome
@@ -226,7 +226,7 @@ fn made(
         if let Some(column) = other(name) {
             return Ok(column);
         }
-        if matches!(name, "messages" | "size") {
+        if matches!(name, "messages" | "size" | BYTES) {
             let counts = int_column(batch, name)?.iter();
             let counts = counts.map(|count| count.and_then(|count| u64::try_from(count).ok()));
             return Ok(Arc::new(counts.collect::<UInt64Array>()));

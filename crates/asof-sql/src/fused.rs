@@ -14,8 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use asof_align::Pick;
-use asof_core::{Batch, Query, Stamp, TimeRange};
-use asof_formats::Recording;
+use asof_core::{Batch, Query, Source, Stamp, TimeRange};
 use datafusion::arrow::array::{
     Array, RecordBatch, RecordBatchOptions, TimestampNanosecondArray, new_null_array,
 };
@@ -36,7 +35,7 @@ use crate::assemble::{Assembled, Assembler, Shape, external, runs};
 use crate::database::Shared;
 use crate::leaf::{Partitions, decoded, in_order_of, leaf, show_expressions};
 use crate::matching::RowAt;
-use crate::pushdown::Wanted;
+use crate::pushdown::Pushdown;
 use crate::right::{RightSide, RightTopic, times_of};
 use crate::scan::TopicScan;
 use crate::topic::{LOG_TIME, STAMP, Slice};
@@ -46,7 +45,7 @@ use crate::topic::{LOG_TIME, STAMP, Slice};
 pub(crate) struct AsofScan {
     pub shared: Arc<Shared>,
     pub left: Shape,
-    left_wanted: Wanted,
+    left_wanted: Pushdown,
     pub slices: Vec<Slice>,
     pub rights: Vec<RightTopic>,
     pub schema: SchemaRef,
@@ -149,7 +148,7 @@ impl AsofScan {
         slices: Vec<Slice>,
     ) -> Self {
         AsofScan {
-            left_wanted: Wanted::default(),
+            left_wanted: Pushdown::default(),
             properties: in_order_of(
                 &left,
                 &schema,
@@ -219,7 +218,17 @@ impl ExecutionPlan for AsofScan {
                     break;
                 }
                 let pass = Pass::new(&plan, plan.slices[place], &context);
-                pass.run(&mut |batch| sender.blocking_send(Ok(batch)).is_ok())?;
+                let mut has_sent = false;
+                let joined = pass.run(&mut |batch| {
+                    has_sent = true;
+                    sender.blocking_send(Ok(batch)).is_ok()
+                });
+                match joined {
+                    Err(error) if !has_sent => {
+                        (plan.shared).leave_out(plan.slices[place].recording, error)?;
+                    }
+                    joined => joined?,
+                }
             }
             Ok(())
         });
@@ -329,14 +338,14 @@ impl Pass {
     }
 
     /// Finds the matches that no row after `horizon` can improve.
-    fn settle(&mut self, recording: &dyn Recording, horizon: i64) -> Result<()> {
+    fn settle(&mut self, recording: &dyn Source, horizon: i64) -> Result<()> {
         for place in 0..self.rights.len() {
             self.settle_one(place, recording, horizon)?;
         }
         Ok(())
     }
 
-    fn settle_one(&mut self, place: usize, recording: &dyn Recording, horizon: i64) -> Result<()> {
+    fn settle_one(&mut self, place: usize, recording: &dyn Source, horizon: i64) -> Result<()> {
         let right = &mut self.rights[place];
         for rows in &mut self.waiting {
             let (times, matches) = (&rows.times[place], &mut rows.matches[place]);
@@ -358,7 +367,7 @@ impl Pass {
     }
 
     /// Reads beyond the slice what the last rows still wait for.
-    fn read_on(&mut self, recording: &dyn Recording) -> Result<()> {
+    fn read_on(&mut self, recording: &dyn Source) -> Result<()> {
         let end = self.slice.range.end;
         for place in 0..self.rights.len() {
             let is_open = |rows: &LeftRows| rows.matches[place].len() < rows.batch.num_rows();

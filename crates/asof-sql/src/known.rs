@@ -16,7 +16,7 @@ use datafusion::logical_expr::Expr;
 use crate::assemble::{Assembler, Shape, external};
 use crate::catalogue::table;
 use crate::database::Shared;
-use crate::pushdown::Wanted;
+use crate::pushdown::Pushdown;
 use crate::recordings::Chosen;
 use crate::topic::{LOG_TIME, PUBLISH_TIME, RECORDING, TopicTable};
 
@@ -41,10 +41,9 @@ impl TableFunctionImpl for At {
         let at = time_of(at)?;
         let (mut names, mut topics, mut types, mut data) = (vec![], vec![], vec![], vec![]);
         let (mut logged, mut published, mut ages) = (vec![], vec![], vec![]);
-        for one in self.0.select(None, &Wanted::default(), &[], None)? {
-            if !self.0.uses(one.place) {
-                continue;
-            }
+        let mut chosen = self.0.select(None, &Pushdown::default(), &[], None)?;
+        self.0.retain_readable(&mut chosen, |one| one.place);
+        for one in chosen {
             let opened = self.0.opened(one.place);
             let at = at.resolve(opened.range());
             let known = opened
@@ -107,7 +106,7 @@ impl TableFunctionImpl for AsOf {
         let mut all = Vec::new();
         let topic = TopicTable::new(&self.0, &name, &mut |_| {})?;
         let mut newest: Option<(Stamp, RecordBatch)> = None;
-        for Chosen { place, .. } in topic.chosen(&Wanted::default(), &[], None)? {
+        for Chosen { place, .. } in topic.chosen(&Pushdown::default(), &[], None)? {
             let opened = self.0.opened(place);
             let at = when.resolve(opened.range());
             let topics = Topics::named([&name]);

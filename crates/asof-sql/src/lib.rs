@@ -61,8 +61,10 @@ mod matching;
 mod meanings;
 mod merge;
 mod narrow;
+mod numbered;
 mod order;
 mod own;
+mod parameters;
 mod planning;
 mod points;
 mod pushdown;
@@ -70,6 +72,7 @@ mod recordings;
 mod rewrite;
 mod right;
 mod scan;
+#[cfg(any(feature = "flight", feature = "distributed"))]
 mod tables;
 mod times;
 mod topic;
@@ -77,14 +80,16 @@ mod transforms;
 mod view;
 mod windows;
 
-pub use database::{Database, Described, QueryRows, SqlOptions, Undecoded, Waited};
+/// A topic over all recordings.
+pub use asof_catalogue::TopicTotal;
+pub use database::{Database, QueryRows, SqlOptions, Undecoded, Waited};
 /// The version of Arrow that DataFusion uses.
 pub use datafusion::arrow;
 /// The value of a parameter.
 pub use datafusion::common::ScalarValue;
 #[cfg(feature = "distributed")]
 pub use distributed::{
-    Cluster, ClusterRows, ClusterStats, PlanCodec, RecordingAddress, RecordingOpener,
+    Cluster, ClusterRows, ClusterStats, FleetVersion, PlanCodec, RecordingAddress, RecordingOpener,
 };
 pub use error::{SqlError, TextPlace};
 pub use fleet::FleetPlace;
@@ -92,6 +97,8 @@ pub use fleet::FleetPlace;
 pub use flight::{FlightOptions, FlightServer};
 pub use labels::RecordingLabels;
 pub use own::{OwnRows, OwnTable, OwnTableError};
+pub use parameters::Described;
+#[cfg(feature = "distributed")]
 
 /// The README's examples run as doc tests.
 #[cfg(doctest)]

@@ -2,8 +2,23 @@
 
 use std::collections::{HashMap, HashSet};
 
-use datafusion::arrow::array::RecordBatch;
+use asof_align::On;
+use datafusion::arrow::array::{RecordBatch, TimestampNanosecondArray};
 use datafusion::arrow::row::OwnedRow;
+
+use crate::topic::STAMP;
+
+/// The times of a column of this name; a stamp that was never set is none.
+pub(crate) fn known_times(
+    name: &str,
+    times: &TimestampNanosecondArray,
+) -> TimestampNanosecondArray {
+    if name != STAMP || !times.values().contains(&0) {
+        return times.clone();
+    }
+    let known = times.iter().map(|time| On::Stamp.known(time));
+    known.collect()
+}
 
 /// The values that have to be equal on both sides. A row in which one of them is NULL has no key, and matches nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -22,7 +22,7 @@ use crate::database::Shared;
 #[cfg(feature = "distributed")]
 use crate::distributed::ViewKind;
 use crate::labels;
-use crate::pushdown::Wanted;
+use crate::pushdown::Pushdown;
 use crate::recordings::Chosen;
 #[cfg(feature = "distributed")]
 use crate::topic::Slice;
@@ -180,7 +180,7 @@ impl View for MeaningTable {
     fn pushdown(&self, filters: &[&Expr]) -> Vec<TableProviderFilterPushDown> {
         let support = |filter: &&Expr| match topic_of(filter) {
             Some(_) => vec![TableProviderFilterPushDown::Exact],
-            None => Wanted::pushdown(&[filter]),
+            None => Pushdown::pushdown(&[filter]),
         };
         filters.iter().flat_map(support).collect()
     }
@@ -197,7 +197,7 @@ impl View for MeaningTable {
         )
     }
 
-    fn parts(&self, chosen: Vec<Chosen>, wanted: &Wanted) -> Vec<MeaningPart> {
+    fn parts(&self, chosen: Vec<Chosen>, wanted: &Pushdown) -> Vec<MeaningPart> {
         let part = |one: Chosen| MeaningPart {
             schema: Arc::clone(&self.schema),
             shared: Arc::clone(&self.shared),

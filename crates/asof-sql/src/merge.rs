@@ -16,6 +16,7 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, plan_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{
     EquivalenceProperties, LexOrdering, OrderingRequirements, PhysicalExpr, PhysicalSortExpr,
 };
@@ -30,7 +31,8 @@ use tokio::sync::mpsc::Sender;
 
 use crate::asof::How;
 use crate::between::between;
-use crate::matching::{Batches, Key, RowAt};
+use crate::matching::{Batches, Key, RowAt, known_times};
+use crate::numbered::{number_of, without_number};
 use crate::windows::Windows;
 
 /// Bytes of the right side that are held until their matches are sent.
@@ -78,14 +80,17 @@ impl AsofJoinExec {
     }
 }
 
-/// In order of time, rows without a time at the end.
-fn in_order(time: &Arc<dyn PhysicalExpr>) -> Option<OrderingRequirements> {
+/// In order of time, rows without a time at the end; of one time in order of their numbers, if they have them.
+pub(crate) fn in_order(
+    time: &Arc<dyn PhysicalExpr>,
+    input: &Arc<dyn ExecutionPlan>,
+) -> Option<LexOrdering> {
     let options = SortOptions {
         descending: false,
         nulls_first: false,
     };
     let sort = PhysicalSortExpr::new(Arc::clone(time), options);
-    LexOrdering::new([sort]).map(OrderingRequirements::from)
+    LexOrdering::new([sort].into_iter().chain(number_of(&input.schema())))
 }
 
 impl DisplayAs for AsofJoinExec {
@@ -119,7 +124,11 @@ impl ExecutionPlan for AsofJoinExec {
     }
 
     fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
-        vec![in_order(&self.left_time), in_order(&self.right_time)]
+        let left = in_order(&self.left_time, &self.left);
+        let right = in_order(&self.right_time, &self.right);
+        [left, right]
+            .map(|order| order.map(OrderingRequirements::from))
+            .into()
     }
 
     fn maintains_input_order(&self) -> Vec<bool> {
@@ -201,7 +210,7 @@ impl ExecutionPlan for AsofJoinExec {
         let memory = MemoryConsumer::new(self.name()).register(context.memory_pool());
         let joined = Joined {
             schema: Arc::clone(&self.schema),
-            right_schema: self.right.schema(),
+            right_schema: without_number(&self.right.schema()),
         };
         let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.schema), 2);
         let sender = builder.tx();
@@ -303,8 +312,10 @@ impl Side {
                     .collect(),
             )
         };
+        let column = self.time.as_ref().downcast_ref::<Column>();
+        let name = column.map_or("", Column::name);
         Ok(Keyed {
-            times: times.as_primitive::<TimestampNanosecondType>().clone(),
+            times: known_times(name, times.as_primitive::<TimestampNanosecondType>()),
             keys,
             batch,
         })

@@ -16,15 +16,16 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
 
 use crate::asof::{AsofJoin, is_of};
 use crate::fused::{AsofScan, Condition};
 use crate::labels;
-use crate::merge::AsofJoinExec;
-use crate::pushdown::Wanted;
+use crate::merge::{AsofJoinExec, in_order};
+use crate::numbered::NumberedExec;
+use crate::pushdown::Pushdown;
 use crate::scan::TopicScan;
 use crate::topic::RECORDING;
 
@@ -96,7 +97,7 @@ impl OptimizerRule for AsofFilterRule {
 
 /// Whether a topic handles a filter completely, so that nothing is between it and a join.
 fn is_taken(filter: &Expr) -> bool {
-    Wanted::default().narrow(filter) || labels::is_about_recordings(filter, &labels::names())
+    Pushdown::default().narrow(filter) || labels::is_about_recordings(filter, &labels::names())
 }
 
 /// A filter on the recordings of the left side, for the right: rows match only within a recording.
@@ -212,9 +213,16 @@ impl ExtensionPlanner for AsofExtension {
         for (one, other) in &join.on {
             keys.push((create(one, left_plan)?, create(other, right_plan)?));
         }
+        // Of equal ones the order of arrival counts, which a sort by time would lose.
+        let mut right = Arc::clone(right);
+        let order = in_order(&right_time, &right);
+        let order = order.map(|order| right.equivalence_properties().ordering_satisfy(order));
+        if !order.transpose()?.unwrap_or(false) {
+            right = Arc::new(NumberedExec::new(right));
+        }
         let exec = AsofJoinExec::new(
             Arc::clone(left),
-            Arc::clone(right),
+            right,
             left_time,
             right_time,
             keys,

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use asof_core::{Channel, Query, Stamp};
+use asof_core::{Channel, Query, Source, Stamp};
 use asof_decode::{Archetype, Decoders, PackedField, PackedKind, Projection, Record, Scan};
-use asof_formats::Recording;
 use datafusion::arrow::array::{
     Array, ArrayRef, Float64Array, RecordBatch, StringArray, TimestampNanosecondArray, UInt32Array,
     new_null_array,
@@ -24,7 +23,7 @@ use crate::database::Shared;
 #[cfg(feature = "distributed")]
 use crate::distributed::ViewKind;
 use crate::labels;
-use crate::pushdown::Wanted;
+use crate::pushdown::Pushdown;
 use crate::recordings::Chosen;
 use crate::topic::{LOG_TIME, RECORDING, STAMP, Slice, TopicTable};
 use crate::view::{Part, View, ViewTable};
@@ -92,7 +91,7 @@ struct PointColumn {
 fn columns_of(topic: &TopicTable) -> Result<Vec<PointColumn>> {
     let mut columns: Vec<PointColumn> = Vec::new();
     let (mut why, mut has_scans) = (None, false);
-    for chosen in topic.chosen(&Wanted::default(), &[], None)? {
+    for chosen in topic.chosen(&Pushdown::default(), &[], None)? {
         let recording = &topic.shared.opened(chosen.place).recording;
         let is_scans = has_only_scans(&**recording, &topic.topic);
         if is_scans && has_scans {
@@ -143,7 +142,7 @@ fn columns_of(topic: &TopicTable) -> Result<Vec<PointColumn>> {
     Ok(columns)
 }
 
-fn has_only_scans(recording: &dyn Recording, topic: &str) -> bool {
+fn has_only_scans(recording: &dyn Source, topic: &str) -> bool {
     let summary = recording.summary();
     let mut channels = summary.channels.iter().map(|entry| &entry.channel);
     let is_scan = |channel: &Arc<Channel>| {
@@ -232,7 +231,7 @@ impl View for PointsTable {
         Some(vec![&self.topic.topic])
     }
 
-    fn parts(&self, chosen: Vec<Chosen>, wanted: &Wanted) -> Vec<PointSlice> {
+    fn parts(&self, chosen: Vec<Chosen>, wanted: &Pushdown) -> Vec<PointSlice> {
         let slices = self.topic.slices(&chosen, wanted).into_iter();
         let part = |slice| PointSlice {
             schema: Arc::clone(&self.schema),

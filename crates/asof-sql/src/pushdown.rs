@@ -11,7 +11,7 @@ use crate::topic::{LOG_TIME, RECORDING, STAMP};
 
 /// The wanted rows, as far as times and recordings determine them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct Pushdown {
     pub range: TimeRange,
     /// Comparisons of the log time with times relative to the recording.
     pub relative: Vec<(Operator, When)>,
@@ -21,9 +21,9 @@ pub(crate) struct Wanted {
     pub stamps: TimeRange,
 }
 
-impl Default for Wanted {
+impl Default for Pushdown {
     fn default() -> Self {
-        Wanted {
+        Pushdown {
             range: TimeRange::ALL,
             relative: Vec::new(),
             recordings: None,
@@ -32,10 +32,10 @@ impl Default for Wanted {
     }
 }
 
-impl Wanted {
+impl Pushdown {
     /// The rows wanted by these filters, all of which were accepted.
     pub fn of(filters: &[Expr]) -> Self {
-        let mut wanted = Wanted::default();
+        let mut wanted = Pushdown::default();
         for filter in filters {
             wanted.narrow(filter);
         }
@@ -45,7 +45,7 @@ impl Wanted {
     /// Which of these filters are accepted.
     pub fn pushdown(filters: &[&Expr]) -> Vec<TableProviderFilterPushDown> {
         let support = |filter: &&Expr| {
-            if Wanted::default().narrow(filter) {
+            if Pushdown::default().narrow(filter) {
                 TableProviderFilterPushDown::Exact
             } else {
                 TableProviderFilterPushDown::Unsupported
@@ -56,7 +56,7 @@ impl Wanted {
 
     /// The same for the tables of topics, where stamps may exclude messages.
     pub fn pushdown_with_stamps(filters: &[&Expr]) -> Vec<TableProviderFilterPushDown> {
-        let mut support = Wanted::pushdown(filters);
+        let mut support = Pushdown::pushdown(filters);
         for (support, filter) in support.iter_mut().zip(filters) {
             let is_open = *support == TableProviderFilterPushDown::Unsupported;
             if is_open && stamps_of(filter) != TimeRange::ALL {
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn times_from_both_sides_make_a_range_and_the_ends_of_time_hold() {
-        let mut wanted = Wanted::default();
+        let mut wanted = Pushdown::default();
         assert!(wanted.narrow(&col("log_time").gt(time(10))));
         assert!(wanted.narrow(&time(20).gt_eq(col("log_time"))));
         assert_eq!(wanted.range, TimeRange::new(11.into(), 20.into()));
@@ -258,11 +258,11 @@ mod tests {
 
     #[test]
     fn what_is_not_about_times_or_recordings_is_left_alone() {
-        let mut wanted = Wanted::default();
+        let mut wanted = Pushdown::default();
         let mixed = col("log_time").gt(time(10)).and(col("x").gt(lit(1)));
         assert!(!wanted.narrow(&mixed));
         assert!(!wanted.narrow(&col("log_time").not_eq(time(10))));
-        assert_eq!(wanted, Wanted::default());
+        assert_eq!(wanted, Pushdown::default());
     }
 
     #[test]
@@ -270,7 +270,7 @@ mod tests {
         let between = col("stamp").gt_eq(time(10)).and(time(20).gt(col("stamp")));
         let mixed = between.clone().and(col("x").gt(lit(1)));
         let either = between.clone().or(col("x").gt(lit(1)));
-        let wanted = |filter: &Expr| Wanted::default().with_stamps(std::slice::from_ref(filter));
+        let wanted = |filter: &Expr| Pushdown::default().with_stamps(std::slice::from_ref(filter));
         for filter in [&between, &mixed] {
             assert_eq!(wanted(filter).stamps, TimeRange::new(10.into(), 19.into()));
         }
@@ -278,7 +278,7 @@ mod tests {
         let other = col("log_time").gt(time(10));
         assert_eq!(wanted(&other).stamps, TimeRange::ALL);
         assert_eq!(
-            Wanted::pushdown_with_stamps(&[&between, &mixed, &either, &other]),
+            Pushdown::pushdown_with_stamps(&[&between, &mixed, &either, &other]),
             [
                 TableProviderFilterPushDown::Inexact,
                 TableProviderFilterPushDown::Inexact,
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn two_recordings_at_once_are_none() {
-        let mut wanted = Wanted::default();
+        let mut wanted = Pushdown::default();
         assert!(wanted.narrow(&col("recording").eq(lit("a"))));
         assert!(wanted.has_recording("a") && !wanted.has_recording("b"));
         assert!(wanted.narrow(&col("recording").eq(lit("b"))));

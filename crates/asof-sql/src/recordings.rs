@@ -3,21 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError};
 
-use asof_core::{Channel, Stamp, Summary, TimeRange};
-use asof_formats::Recording;
+use asof_catalogue::TopicTotal;
+use asof_core::{Channel, Source, Stamp, Summary, TimeRange};
 use datafusion::arrow::datatypes::Fields;
 use datafusion::catalog::Session;
 use datafusion::common::{Result, plan_err};
 use datafusion::logical_expr::Expr;
 
 use crate::database::{Shared, alias_of};
+use crate::fleet::failed;
 use crate::labels::RecordingLabels;
-use crate::pushdown::Wanted;
+use crate::pushdown::Pushdown;
 
 /// A recording with its name.
 pub(crate) struct Opened {
     pub name: String,
-    pub recording: Arc<dyn Recording>,
+    pub recording: Arc<dyn Source>,
     pub labels: Option<RecordingLabels>,
     /// Its summary without channels, where it is known without opening it.
     pub described: Option<Arc<Summary>>,
@@ -29,7 +30,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    pub fn new(name: String, recording: Arc<dyn Recording>) -> Self {
+    pub fn new(name: String, recording: Arc<dyn Source>) -> Self {
         Opened {
             name,
             recording,
@@ -185,6 +186,23 @@ impl Shared {
         topics
     }
 
+    /// Every topic with its type and messages: no recording of a catalogue is loaded.
+    pub fn topic_totals(&self) -> Result<BTreeMap<String, TopicTotal>> {
+        let mut all = BTreeMap::new();
+        for place in 0..self.named {
+            for entry in &self.opened(place).recording.summary().channels {
+                let (channel, messages) = (&entry.channel, entry.messages);
+                TopicTotal::note(&mut all, &channel.topic, channel.type_name(), messages);
+            }
+        }
+        for fleet in &self.fleets {
+            for (topic, total) in fleet.place.catalogue.topic_totals().map_err(failed)? {
+                TopicTotal::note(&mut all, &topic, &total.type_name, total.messages);
+            }
+        }
+        Ok(all)
+    }
+
     /// The topic of a table's name: itself, or the one that it is an alias of.
     pub fn topic_of(&self, name: &str) -> Result<String> {
         let topics = self.topics();
@@ -240,7 +258,7 @@ impl Shared {
     pub fn select(
         &self,
         topics: Option<&[&str]>,
-        wanted: &Wanted,
+        wanted: &Pushdown,
         about: &[&Expr],
         session: Option<&dyn Session>,
     ) -> Result<Vec<Chosen>> {
@@ -268,9 +286,9 @@ impl Shared {
         if known.is_some() {
             return Ok(known);
         }
-        let wanted = Wanted {
+        let wanted = Pushdown {
             recordings: Some(BTreeSet::from([name.to_owned()])),
-            ..Wanted::default()
+            ..Pushdown::default()
         };
         let found = self.select(None, &wanted, &[], None)?;
         Ok(found.first().map(|one| one.place))

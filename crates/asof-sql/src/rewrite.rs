@@ -14,12 +14,14 @@ use std::ops::ControlFlow;
 
 use asof_align::Pick;
 use asof_core::{TimeRange, When};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, ExcludeSelectItem, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentList, FunctionArguments, Ident, Join, JoinConstraint, JoinOperator, ObjectName,
-    ObjectNamePart, Select, SelectItem, SelectItemQualifiedWildcardKind, Spanned, TableFactor,
-    TableFunctionArgs, TableVersion, Value, ValueWithSpan, VisitMut, VisitorMut,
+    self, AccessExpr, BinaryOperator, ExcludeSelectItem, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, Join, JoinConstraint,
+    JoinOperator, ObjectName, ObjectNamePart, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, Spanned, Subscript, TableFactor, TableFunctionArgs,
+    TableVersion, TableWithJoins, Value, ValueWithSpan, Visit, VisitMut, Visitor, VisitorMut,
     WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect};
@@ -31,11 +33,22 @@ use crate::error::{KnownNames, SqlError, TextPlace};
 use crate::instants::INSTANT;
 use crate::known::AS_OF;
 use crate::tables::Tables;
-use crate::times::TIME;
+use crate::times::{self, TIME, TIMES};
 use crate::topic::{LOG_TIME, PUBLISH_TIME, RECORDING, STAMP};
+use crate::transforms;
+
+/// The longest text of a query, and how deep expressions and how many selections and tables it may have: planning one is recursive.
+const MOST_BYTES: usize = 512 << 10;
+const MOST_DEPTH: usize = 1_000;
+const MOST_TABLES: usize = 1_000;
 
 /// The single statement of a text, rewritten.
 pub(crate) fn parse(sql: &str, shared: &Shared, tables: &Tables) -> Result<Statement, SqlError> {
+    if sql.len() > MOST_BYTES {
+        return Err(query(format!(
+            "a query has at most {MOST_BYTES} bytes; join a table of your own in place of a long list"
+        )));
+    }
     let parser = DFParserBuilder::new(sql).with_dialect(&AsofDialect).build();
     let statements = parser.and_then(|mut parser| parser.parse_statements());
     let mut statements =
@@ -51,11 +64,18 @@ pub(crate) fn parse(sql: &str, shared: &Shared, tables: &Tables) -> Result<State
         range: (!shared.has_many()).then(|| shared.range()),
         tables,
         parameters: 0,
+        scopes: Vec::new(),
     };
     let rewritten = match &mut statement {
-        Statement::Statement(inner) => inner.visit(&mut rewriter),
+        Statement::Statement(inner) => {
+            measured(inner)?;
+            inner.visit(&mut rewriter)
+        }
         Statement::Explain(explain) => match &mut *explain.statement {
-            Statement::Statement(inner) => inner.visit(&mut rewriter),
+            Statement::Statement(inner) => {
+                measured(inner)?;
+                inner.visit(&mut rewriter)
+            }
             _ => ControlFlow::Continue(()),
         },
         _ => ControlFlow::Continue(()),
@@ -68,6 +88,61 @@ pub(crate) fn parse(sql: &str, shared: &Shared, tables: &Tables) -> Result<State
 
 fn query(message: impl Into<String>) -> SqlError {
     SqlError::query(message)
+}
+
+/// Refuses a statement that would take too much stack.
+fn measured(statement: &ast::Statement) -> Result<(), SqlError> {
+    let mut measure = Measure::default();
+    match statement.visit(&mut measure) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(message) => Err(query(message)),
+    }
+}
+
+/// How deep expressions are nested at the current place, and how many selections and tables there were.
+#[derive(Default)]
+struct Measure {
+    depth: usize,
+    tables: usize,
+}
+
+impl Measure {
+    fn count(&mut self) -> ControlFlow<String> {
+        self.tables += 1;
+        if self.tables > MOST_TABLES {
+            return ControlFlow::Break(format!(
+                "the query has more than {MOST_TABLES} selections and tables"
+            ));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl Visitor for Measure {
+    type Break = String;
+
+    fn pre_visit_expr(&mut self, _: &Expr) -> ControlFlow<String> {
+        self.depth += 1;
+        if self.depth > MOST_DEPTH {
+            return ControlFlow::Break(format!(
+                "the query is nested more than {MOST_DEPTH} deep; write IN (…) in place of a long chain of OR"
+            ));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, _: &Expr) -> ControlFlow<String> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, _: &Select) -> ControlFlow<String> {
+        self.count()
+    }
+
+    fn pre_visit_table_factor(&mut self, _: &TableFactor) -> ControlFlow<String> {
+        self.count()
+    }
 }
 
 /// The generic dialect, with versions of tables.
@@ -114,6 +189,14 @@ struct Rewriter<'a> {
     tables: &'a Tables,
     /// The number of parameters so far that are written as `?`.
     parameters: usize,
+    /// The tables of each `SELECT` around the current place, the innermost last.
+    scopes: Vec<Vec<InScope>>,
+}
+
+/// A table of a `SELECT`: its name there, and its columns where they are known.
+struct InScope {
+    name: Ident,
+    columns: Option<SchemaRef>,
 }
 
 type Flow = ControlFlow<SqlError>;
@@ -121,11 +204,39 @@ type Flow = ControlFlow<SqlError>;
 impl VisitorMut for Rewriter<'_> {
     type Break = SqlError;
 
+    fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
+        // The order names columns of the tables too, where it does not name those of the answer.
+        if let (SetExpr::Select(select), Some(order)) = (&*query.body, &mut query.order_by) {
+            let is_free = |key: &Key| {
+                let mut items = select.projection.iter();
+                !items.any(|item| matches!(item, SelectItem::ExprWithAlias { alias, .. } if alias.value == key.column.value))
+            };
+            let mut keys = Vec::new();
+            for from in &select.from {
+                let left = name_of(&from.relation);
+                for join in &from.joins {
+                    // The rewriting of the join reports an error.
+                    keys.extend(keys_of(join, left.as_ref()).unwrap_or_default());
+                }
+            }
+            keys.retain(is_free);
+            Keys::name_in(&keys, order);
+        }
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
         let tables = tables_in(select);
         for item in &mut select.projection {
             name_by_path(item, &tables);
         }
+        let mut scope = Vec::new();
+        for from in &mut select.from {
+            if let Err(error) = self.enter(from, &mut scope) {
+                return ControlFlow::Break(error);
+            }
+        }
+        self.scopes.push(scope);
         let mut keys = Vec::new();
         for from in &mut select.from {
             let mut left = name_of(&from.relation);
@@ -137,19 +248,19 @@ impl VisitorMut for Rewriter<'_> {
                 left = left.or_else(|| name_of(&join.relation));
             }
         }
-        if keys.is_empty() {
-            return ControlFlow::Continue(());
+        if !keys.is_empty() {
+            expand_wildcards(&mut select.projection, &tables, &keys);
+            Keys::name_in(&keys, select);
         }
-        expand_wildcards(&mut select.projection, &tables, &keys);
-        select
-            .visit(&mut Keys(&keys))
-            .map_break(|never| match never {})
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, _: &mut Select) -> Flow {
+        self.scopes.pop();
+        ControlFlow::Continue(())
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
-        if let Err(error) = calls::rewrite(factor, self.tables, &AsofDialect) {
-            return ControlFlow::Break(error);
-        }
         if let TableFactor::NestedJoin {
             table_with_joins, ..
         } = factor
@@ -189,9 +300,26 @@ impl VisitorMut for Rewriter<'_> {
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
         match expr {
-            Expr::BinaryOp { left, right, .. } => {
+            Expr::BinaryOp { left, right, .. }
+            | Expr::IsDistinctFrom(left, right)
+            | Expr::IsNotDistinctFrom(left, right) => {
                 self.absolute(left, right);
                 self.absolute(right, left);
+            }
+            Expr::Case {
+                operand: Some(operand),
+                conditions,
+                ..
+            } => {
+                for when in conditions {
+                    self.absolute(operand, &mut when.condition);
+                }
+            }
+            Expr::Function(function) => self.absolute_in_call(function),
+            Expr::CompoundFieldAccess { access_chain, .. } => {
+                for access in access_chain {
+                    by_key(access);
+                }
             }
             Expr::Between {
                 expr, low, high, ..
@@ -221,19 +349,76 @@ impl VisitorMut for Rewriter<'_> {
 }
 
 impl Rewriter<'_> {
+    /// Rewrites the calls among these tables, and adds the tables to a scope.
+    fn enter(&self, from: &mut TableWithJoins, scope: &mut Vec<InScope>) -> Result<(), SqlError> {
+        let joined = from.joins.iter_mut().map(|join| &mut join.relation);
+        for factor in std::iter::once(&mut from.relation).chain(joined) {
+            calls::rewrite(factor, self.tables, &AsofDialect)?;
+            if let TableFactor::NestedJoin {
+                table_with_joins, ..
+            } = factor
+            {
+                self.enter(table_with_joins, scope)?;
+            } else if let Some(name) = name_of(factor) {
+                let columns = self.columns_of(factor);
+                scope.push(InScope { name, columns });
+            }
+        }
+        Ok(())
+    }
+
+    fn columns_of(&self, factor: &TableFactor) -> Option<SchemaRef> {
+        let TableFactor::Table { name, args, .. } = factor else {
+            return None;
+        };
+        let name = &name.0.last().and_then(ObjectNamePart::as_ident)?.value;
+        match args {
+            Some(_) => (name == TIMES).then(times::schema),
+            None => self.tables.columns(name),
+        }
+    }
+
     /// A text compared with a time, in any of asof's forms, becomes RFC 3339.
     fn absolute(&self, beside: &Expr, expr: &mut Expr) {
+        let beside = bare(beside);
         let column = match beside {
             Expr::Identifier(ident) => ident.value.as_str(),
             Expr::CompoundIdentifier(idents) => idents.last().map_or("", |last| &last.value),
             _ => return,
         };
         let is_time = [LOG_TIME, PUBLISH_TIME, STAMP].contains(&column);
-        if !is_time && column != TIME {
-            return;
+        if is_time || column == TIME {
+            self.resolve(expr, is_time, || self.recording_beside(beside));
         }
-        // A field of a message may be named `time` and be anything.
-        let is_relative = |text: &str| text.starts_with(['+', '-']);
+    }
+
+    /// The stamp of a transform.
+    fn absolute_in_call(&self, function: &mut Function) {
+        let name = function.name.to_string().to_ascii_lowercase();
+        let FunctionArguments::List(list) = &mut function.args else {
+            return;
+        };
+        let Some(least) = transforms::least_arguments(&name) else {
+            return;
+        };
+        let argument = |argument: &FunctionArg| match argument {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+            _ => None,
+        };
+        let named = list.args.get(least).and_then(argument);
+        if let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(stamp))) = list.args.get_mut(2) {
+            let column = Expr::Identifier(Ident::new(LOG_TIME));
+            let recording = || named.unwrap_or_else(|| self.recording_beside(&column));
+            self.resolve(stamp, true, recording);
+        }
+    }
+
+    /// The text of a time becomes RFC 3339. Where each recording has its own zero, a relative one becomes a call with the
+    /// recording. With `is_time` it can be nothing else than a time: a field of a message may be named `time` and be anything.
+    fn resolve(&self, expr: &mut Expr, is_time: bool, recording: impl FnOnce() -> Expr) {
+        if let Expr::Nested(inner) = expr {
+            return self.resolve(inner, is_time, recording);
+        }
         let Expr::Value(value) = expr else { return };
         let Value::SingleQuotedString(written) = &value.value else {
             return;
@@ -241,19 +426,56 @@ impl Rewriter<'_> {
         let Ok(when) = written.parse::<When>() else {
             return;
         };
-        if !is_time && !is_relative(written) {
+        if !is_time && !written.starts_with(['+', '-']) {
             return;
         }
         let at = match (when, self.range) {
             (When::At(at), _) => at,
             (when, Some(range)) => when.resolve(range),
             (_, None) => {
-                let written = text(written);
-                *expr = call(INSTANT, vec![written, recording_beside(beside)]);
+                *expr = call(INSTANT, vec![text(written), recording()]);
                 return;
             }
         };
         value.value = Value::SingleQuotedString(at.to_string());
+    }
+
+    /// The recording in the table of a column.
+    fn recording_beside(&self, column: &Expr) -> Expr {
+        let mut path = match column {
+            Expr::CompoundIdentifier(path) => path.clone(),
+            Expr::Identifier(column) => {
+                let scope = self.scopes.last().map_or(&[][..], Vec::as_slice);
+                let has = |table: &&InScope| {
+                    let columns = table.columns.as_ref();
+                    columns.is_none_or(|columns| columns.field_with_name(&column.value).is_ok())
+                };
+                let mut tables = scope.iter().filter(has);
+                match (tables.next(), tables.next()) {
+                    (Some(only), None) if scope.len() > 1 => {
+                        vec![only.name.clone(), column.clone()]
+                    }
+                    // The engine reports a column of several tables.
+                    _ => vec![column.clone()],
+                }
+            }
+            _ => vec![Ident::new(LOG_TIME)],
+        };
+        if let Some(last) = path.last_mut() {
+            *last = Ident::new(RECORDING);
+        }
+        if let [only] = &path[..] {
+            return Expr::Identifier(only.clone());
+        }
+        Expr::CompoundIdentifier(path)
+    }
+}
+
+/// The engine takes a field of an element, `transforms[1].header`, by its key alone: `transforms[1]['header']`.
+fn by_key(access: &mut AccessExpr) {
+    if let AccessExpr::Dot(Expr::Identifier(field)) = access {
+        let index = text(&field.value);
+        *access = AccessExpr::Subscript(Subscript::Index { index });
     }
 }
 
@@ -271,8 +493,8 @@ fn name_by_path(item: &mut SelectItem, tables: &[Ident]) {
     let SelectItem::UnnamedExpr(expr) = item else {
         return;
     };
-    if matches!(expr, Expr::Cast { .. }) {
-        // The engine would give it the name of the column itself, which may be selected or sorted by as well.
+    if matches!(expr, Expr::Cast { .. } | Expr::CompoundFieldAccess { .. }) {
+        // The engine would give a cast the name of the column itself, which may be selected or sorted by as well.
         let alias = Ident::with_quote('"', expr.to_string());
         let expr = expr.clone();
         *item = SelectItem::ExprWithAlias { expr, alias };
@@ -301,15 +523,54 @@ struct Key {
     right: Ident,
 }
 
-/// Names the table of keys that are written without one.
-struct Keys<'a>(&'a [Key]);
+impl Key {
+    /// The condition that both tables have the same value.
+    fn equality(&self) -> Expr {
+        let of = |table: &Ident| {
+            Box::new(Expr::CompoundIdentifier(vec![
+                table.clone(),
+                self.column.clone(),
+            ]))
+        };
+        Expr::BinaryOp {
+            left: of(&self.left),
+            op: BinaryOperator::Eq,
+            right: of(&self.right),
+        }
+    }
+}
+
+/// Names the table of keys that are written without one, outside of subqueries.
+struct Keys<'a> {
+    keys: &'a [Key],
+    /// How many queries within are around the current place.
+    depth: usize,
+}
+
+impl<'a> Keys<'a> {
+    fn name_in<T: VisitMut>(keys: &'a [Key], place: &mut T) {
+        let mut visitor = Keys { keys, depth: 0 };
+        let ControlFlow::Continue(()) = place.visit(&mut visitor);
+    }
+}
 
 impl VisitorMut for Keys<'_> {
     type Break = std::convert::Infallible;
 
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
-        if let Expr::Identifier(name) = expr
-            && let Some(key) = self.0.iter().find(|key| key.column.value == name.value)
+        if self.depth == 0
+            && let Expr::Identifier(name) = expr
+            && let Some(key) = self.keys.iter().find(|key| key.column.value == name.value)
         {
             *expr = Expr::CompoundIdentifier(vec![key.left.clone(), name.clone()]);
         }
@@ -348,38 +609,11 @@ fn rewrite_join(join: &mut Join, left: Option<&Ident>) -> Result<Vec<Key>, SqlEr
         return Ok(Vec::new());
     };
     let matching = match_call(match_condition)?;
-    let mut named = Vec::new();
+    let named = keys_of(join, left)?;
     let keys = match constraint {
         JoinConstraint::None => None,
         JoinConstraint::On(keys) => Some(keys.clone()),
-        JoinConstraint::Using(names) => {
-            let right = name_of(&join.relation);
-            let (Some(left), Some(right)) = (left, right) else {
-                return Err(query("USING needs tables with names on both sides"));
-            };
-            let equal = |name: &ObjectName| {
-                let column = name.0.last().and_then(ObjectNamePart::as_ident).cloned();
-                let column = column.unwrap_or_else(|| Ident::new(name.to_string()));
-                let of = |table: &Ident| {
-                    Box::new(Expr::CompoundIdentifier(vec![
-                        table.clone(),
-                        column.clone(),
-                    ]))
-                };
-                let equal = Expr::BinaryOp {
-                    left: of(left),
-                    op: BinaryOperator::Eq,
-                    right: of(&right),
-                };
-                named.push(Key {
-                    left: left.clone(),
-                    right: right.clone(),
-                    column,
-                });
-                equal
-            };
-            names.iter().map(equal).reduce(and)
-        }
+        JoinConstraint::Using(_) => named.iter().map(Key::equality).reduce(and),
         JoinConstraint::Natural => return Err(query("ASOF JOIN takes ON or USING, not NATURAL")),
     };
     let condition = match keys {
@@ -388,6 +622,29 @@ fn rewrite_join(join: &mut Join, left: Option<&Ident>) -> Result<Vec<Key>, SqlEr
     };
     join.join_operator = JoinOperator::LeftOuter(JoinConstraint::On(condition));
     Ok(named)
+}
+
+/// The keys that USING of an as-of join names.
+fn keys_of(join: &Join, left: Option<&Ident>) -> Result<Vec<Key>, SqlError> {
+    let JoinOperator::AsOf {
+        constraint: JoinConstraint::Using(names),
+        ..
+    } = &join.join_operator
+    else {
+        return Ok(Vec::new());
+    };
+    let (Some(left), Some(right)) = (left, name_of(&join.relation)) else {
+        return Err(query("USING needs tables with names on both sides"));
+    };
+    let key = |name: &ObjectName| {
+        let column = name.0.last().and_then(ObjectNamePart::as_ident).cloned();
+        Key {
+            column: column.unwrap_or_else(|| Ident::new(name.to_string())),
+            left: left.clone(),
+            right: right.clone(),
+        }
+    };
+    Ok(names.iter().map(key).collect())
 }
 
 /// The condition as a call of the function that the analyzer recognizes: two times, their comparison, and the
@@ -472,20 +729,6 @@ fn call(name: &str, args: Vec<Expr>) -> Expr {
         over: None,
         within_group: Vec::new(),
     })
-}
-
-/// The recording in the table of a column.
-fn recording_beside(column: &Expr) -> Expr {
-    match column {
-        Expr::CompoundIdentifier(path) => {
-            let mut path = path.clone();
-            if let Some(last) = path.last_mut() {
-                *last = Ident::new(RECORDING);
-            }
-            Expr::CompoundIdentifier(path)
-        }
-        _ => Expr::Identifier(Ident::new(RECORDING)),
-    }
 }
 
 /// Two times of a condition, and how they are compared.

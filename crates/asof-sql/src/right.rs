@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use asof_align::{LATENESS, Lane, Pick, Rule};
-use asof_core::{Batch, Query, Stamp, TimeRange, Topics};
-use asof_formats::Recording;
+use asof_core::{Batch, Query, Source, Stamp, TimeRange, Topics};
 use datafusion::arrow::array::{Array, AsArray, RecordBatch, TimestampNanosecondArray};
 use datafusion::arrow::datatypes::TimestampNanosecondType;
 use datafusion::common::{DataFusionError, Result};
@@ -13,8 +12,8 @@ use datafusion::common::{DataFusionError, Result};
 use crate::asof::How;
 use crate::assemble::{Assembled, Assembler, Shape, external, runs};
 use crate::database::Shared;
-use crate::matching::RowAt;
-use crate::pushdown::Wanted;
+use crate::matching::{RowAt, known_times};
+use crate::pushdown::Pushdown;
 
 /// How much later than others a message may be logged before a join by stamp stops waiting for it, in nanoseconds.
 /// One that is even later is detected.
@@ -60,7 +59,7 @@ impl StampsGoBack {
 #[derive(Debug, Clone)]
 pub(crate) struct RightTopic {
     pub shape: Shape,
-    pub wanted: Wanted,
+    pub wanted: Pushdown,
     /// The columns that are compared, by their indexes in the output of each topic.
     pub left_time: usize,
     pub right_time: usize,
@@ -71,7 +70,8 @@ pub(crate) struct RightTopic {
 
 pub(crate) fn times_of(batch: &RecordBatch, column: usize) -> TimestampNanosecondArray {
     let times = batch.column(column);
-    times.as_primitive::<TimestampNanosecondType>().clone()
+    let times = times.as_primitive::<TimestampNanosecondType>();
+    known_times(batch.schema_ref().field(column).name(), times)
 }
 
 /// A row of the right side that may be a match.
@@ -131,7 +131,7 @@ impl RightSide {
     }
 
     /// Starts with what was known before the slice.
-    pub fn begin(&mut self, recording: &dyn Recording, start: Stamp) -> Result<()> {
+    pub fn begin(&mut self, recording: &dyn Source, start: Stamp) -> Result<()> {
         let before = start.plus_nanos(-1).min(self.spec.wanted.range.end);
         if start == Stamp::MIN || before < self.spec.wanted.range.start {
             return Ok(());
@@ -194,7 +194,7 @@ impl RightSide {
     }
 
     /// Loads the rows before the first candidate, where a row at `time` needs them.
-    pub fn look_back(&mut self, recording: &dyn Recording, time: i64) -> Result<()> {
+    pub fn look_back(&mut self, recording: &dyn Source, time: i64) -> Result<()> {
         let mut step = MAX_LATENESS_NANOS;
         while self.has_earlier {
             let Some((first_time, &first)) = self.rows.first() else {

@@ -30,7 +30,7 @@ use crate::assemble::{Assembled, Assembler, BATCH_ROWS, Shape, external, runs};
 use crate::database::Shared;
 use crate::lags::{Lag, LagWatch, stamp_in};
 use crate::leaf::{Partitions, decoded, in_order_of, leaf, show_expressions};
-use crate::pushdown::Wanted;
+use crate::pushdown::Pushdown;
 use crate::recordings::Chosen;
 use crate::topic::{LOG_TIME, Slice, TopicTable};
 
@@ -42,7 +42,7 @@ const SHOWN_RECORDINGS: usize = 4;
 pub(crate) struct TopicScan {
     pub shape: Shape,
     pub shared: Arc<Shared>,
-    pub wanted: Wanted,
+    pub wanted: Pushdown,
     pub slices: Vec<Slice>,
     partitions: Partitions,
     /// Messages of the topic in all slices, if the index has them.
@@ -60,7 +60,7 @@ impl TopicScan {
         table: &TopicTable,
         chosen: &[Chosen],
         columns: &[usize],
-        wanted: &Wanted,
+        wanted: &Pushdown,
         limit: Option<usize>,
     ) -> Result<Self> {
         let read = Arc::new(table.schema.project(columns)?);
@@ -108,7 +108,7 @@ impl TopicScan {
         let partitions = Partitions::of(slices.len(), shared.options.threads);
         TopicScan {
             shared,
-            wanted: Wanted::default(),
+            wanted: Pushdown::default(),
             messages: None,
             watch: None,
             knows_lags: false,
@@ -325,7 +325,18 @@ impl ExecutionPlan for TopicScan {
                     break;
                 }
                 let reader = SliceReader::new(&scan, place, left, stamp);
-                let read = reader.run(&mut |batch| sender.blocking_send(Ok(batch)).is_ok())?;
+                let mut has_sent = false;
+                let read = reader.run(&mut |batch| {
+                    has_sent = true;
+                    sender.blocking_send(Ok(batch)).is_ok()
+                });
+                let read = match read {
+                    Err(error) if !has_sent => {
+                        scan.shared.leave_out(scan.slices[place].recording, error)?;
+                        continue;
+                    }
+                    read => read?,
+                };
                 let Some((lag, rest)) = read else { break };
                 if let Some(watch) = &watch {
                     watch.tell(place, lag);

@@ -14,7 +14,7 @@ use crate::assemble::BATCH_ROWS;
 use crate::database::Shared;
 #[cfg(feature = "distributed")]
 use crate::distributed::ViewKind;
-use crate::pushdown::Wanted;
+use crate::pushdown::Pushdown;
 use crate::recordings::Chosen;
 use crate::topic::RECORDING;
 #[cfg(feature = "distributed")]
@@ -95,7 +95,7 @@ impl View for TimesTable {
         None
     }
 
-    fn parts(&self, chosen: Vec<Chosen>, _: &Wanted) -> Vec<Grid> {
+    fn parts(&self, chosen: Vec<Chosen>, _: &Pushdown) -> Vec<Grid> {
         let grid = |one: Chosen| {
             let opened = self.shared.opened(one.place);
             Grid {

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use asof_core::{Channel, Query, TimeRange};
+use asof_core::{Channel, Query, Source, TimeRange};
 use asof_decode::{Layers, Projection, Table};
-use asof_formats::Recording;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{
     DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit,
@@ -17,7 +16,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use crate::adapt::united_fields;
 use crate::database::Shared;
 use crate::labels;
-use crate::pushdown::{Wanted, both};
+use crate::pushdown::{Pushdown, both};
 use crate::recordings::Chosen;
 use crate::scan::TopicScan;
 
@@ -162,9 +161,9 @@ fn columns_of(
         vec![place]
     } else {
         let topics = [channel.topic.as_str()];
-        let all = shared.select(Some(&topics), &Wanted::default(), &[], None)?;
-        let all = all.iter().map(|one| one.place);
-        let all: Vec<usize> = all.filter(|place| shared.uses(*place)).collect();
+        let all = shared.select(Some(&topics), &Pushdown::default(), &[], None)?;
+        let mut all: Vec<usize> = all.iter().map(|one| one.place).collect();
+        shared.retain_readable(&mut all, |place| *place);
         let step = all.len().div_ceil(MOST_SAMPLES).max(1);
         all.into_iter().step_by(step).collect()
     };
@@ -175,7 +174,7 @@ fn columns_of(
     Ok(found.collect())
 }
 
-fn first_payload(channel: &Arc<Channel>, recording: &dyn Recording) -> Option<Vec<u8>> {
+fn first_payload(channel: &Arc<Channel>, recording: &dyn Source) -> Option<Vec<u8>> {
     let query = Query::topics([&channel.topic]);
     // A catalogue has channels of its own.
     let is_own = |other: &Arc<Channel>| {
@@ -205,7 +204,7 @@ impl TableProvider for TopicTable {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        let mut support = Wanted::pushdown_with_stamps(filters);
+        let mut support = Pushdown::pushdown_with_stamps(filters);
         for (support, filter) in support.iter_mut().zip(filters) {
             if labels::is_about_recordings(filter, &self.labels) {
                 *support = TableProviderFilterPushDown::Exact;
@@ -221,7 +220,7 @@ impl TableProvider for TopicTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let mut wanted = Wanted::of(filters).with_stamps(filters);
+        let mut wanted = Pushdown::of(filters).with_stamps(filters);
         let about = labels::about_recordings(filters, &self.labels);
         let chosen = self.chosen(&wanted, &about, Some(session))?;
         if !about.is_empty() && wanted.takes_all_recordings() {
@@ -240,18 +239,18 @@ impl TopicTable {
     /// The recordings with wanted rows that can be read.
     pub fn chosen(
         &self,
-        wanted: &Wanted,
+        wanted: &Pushdown,
         about: &[&Expr],
         session: Option<&dyn Session>,
     ) -> Result<Vec<Chosen>> {
         let topics = [self.topic.as_str()];
         let mut chosen = self.shared.select(Some(&topics), wanted, about, session)?;
-        chosen.retain(|one| self.shared.uses(one.place));
+        self.shared.retain_readable(&mut chosen, |one| one.place);
         Ok(chosen)
     }
 
     /// The slices of time of these recordings that are read in parallel: of each as many as there are threads.
-    pub fn slices(&self, chosen: &[Chosen], wanted: &Wanted) -> Vec<Slice> {
+    pub fn slices(&self, chosen: &[Chosen], wanted: &Pushdown) -> Vec<Slice> {
         let mut slices = Vec::new();
         let threads = self.shared.options.threads.max(1);
         let each = threads.div_ceil(chosen.len().max(1)).max(1);

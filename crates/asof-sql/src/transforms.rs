@@ -8,7 +8,7 @@ use asof_core::{Stamp, TimeRange};
 use asof_decode::structs;
 use asof_tf::TransformBuffer;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Float64Array, StringArray};
-use datafusion::arrow::compute::cast;
+use datafusion::arrow::compute::{CastOptions, cast, cast_with_options};
 use datafusion::arrow::datatypes::{
     DataType, Field, Fields, Float64Type, TimeUnit, TimestampNanosecondType,
 };
@@ -25,7 +25,7 @@ use datafusion::optimizer::AnalyzerRule;
 use nalgebra::{Isometry3, Point3, Quaternion, Translation3, UnitQuaternion};
 
 use crate::database::Shared;
-use crate::pushdown::Wanted;
+use crate::pushdown::Pushdown;
 use crate::topic::RECORDING;
 
 pub(crate) fn register(context: &SessionContext, shared: &Arc<Shared>) {
@@ -41,6 +41,12 @@ const ANSWERS: [Answer; 4] = [
     Answer::Point,
     Answer::Pose,
 ];
+
+/// The arguments of a function of this name before the recording; `None` for other functions. The third one is the stamp.
+pub(crate) fn least_arguments(name: &str) -> Option<usize> {
+    let answer = ANSWERS.into_iter().find(|answer| answer.name() == name);
+    answer.map(Answer::least_arguments)
+}
 
 fn function(answer: Answer, transforms: &Arc<Transforms>) -> ScalarUDF {
     let least = answer.least_arguments();
@@ -185,9 +191,9 @@ impl Transforms {
         if !self.shared.has_many() {
             return Ok(0);
         }
-        let wanted = Wanted {
+        let wanted = Pushdown {
             range: TimeRange::new(at, at),
-            ..Wanted::default()
+            ..Pushdown::default()
         };
         let chosen = self.shared.select(None, &wanted, &[], None)?.into_iter();
         let mut having = chosen
@@ -343,7 +349,12 @@ impl Lookup {
             if array.data_type() == wanted {
                 return Ok(array);
             }
-            Ok(cast(&array, wanted)?)
+            // A text that is no time would be NULL otherwise, as what is missing is.
+            let strictly = CastOptions {
+                safe: false,
+                ..CastOptions::default()
+            };
+            Ok(cast_with_options(&array, wanted, &strictly)?)
         };
         let stamps = column(2, &DataType::Timestamp(TimeUnit::Nanosecond, None))?;
         let stamps = stamps.as_primitive::<TimestampNanosecondType>();
@@ -358,15 +369,17 @@ impl Lookup {
         };
         let frames = (column(0, &DataType::Utf8)?, column(1, &DataType::Utf8)?);
         let (froms, tos) = (frames.0.as_string::<i32>(), frames.1.as_string::<i32>());
-        let is_asked =
-            |row: usize| froms.is_valid(row) && tos.is_valid(row) && stamps.is_valid(row);
+        // A recording that is NULL is none: that of an outer join without a match is not any that contains the stamp.
+        let is_asked = |row: usize| {
+            let is_named = names.is_none_or(|names| names.is_valid(row));
+            froms.is_valid(row) && tos.is_valid(row) && stamps.is_valid(row) && is_named
+        };
         // Consecutive rows mostly use the same frames of the same recording, and are looked up together.
         let mut runs: Vec<Run> = Vec::new();
         let mut last: Option<(Option<&str>, usize)> = None;
         for row in (0..rows).filter(|row| is_asked(*row)) {
             let at = Stamp::from_nanos(stamps.value(row));
-            let name = names.filter(|names| names.is_valid(row));
-            let name = name.map(|names| names.value(row));
+            let name = names.map(|names| names.value(row));
             // A row without a name looks for its own time.
             let recording = match &last {
                 Some((known, place)) if name.is_some() && *known == name => *place,
@@ -442,6 +455,12 @@ struct Columns<const N: usize> {
 
 impl<const N: usize> Columns<N> {
     fn of(value: &ArrayRef, names: &[&str; N], what: &str) -> Result<Self> {
+        if value.data_type() == &DataType::Null {
+            let column = Float64Array::new_null(value.len());
+            return Ok(Columns {
+                columns: vec![column; N],
+            });
+        }
         let column = |name: &&str| -> Result<Float64Array> {
             let Some(found) = child(value, name) else {
                 return exec_err!(
@@ -474,6 +493,9 @@ fn child(value: &ArrayRef, name: &str) -> Option<ArrayRef> {
 }
 
 fn part_of_pose(value: &ArrayRef, name: &str) -> Result<ArrayRef> {
+    if value.data_type() == &DataType::Null {
+        return Ok(Arc::clone(value));
+    }
     if let Some(found) = child(value, name) {
         return Ok(found);
     }

@@ -21,7 +21,7 @@ use crate::database::Shared;
 use crate::distributed::{SliceExec, ViewKind};
 use crate::labels;
 use crate::leaf::Partitions;
-use crate::pushdown::Wanted;
+use crate::pushdown::Pushdown;
 use crate::recordings::Chosen;
 #[cfg(feature = "distributed")]
 use crate::topic::Slice;
@@ -42,14 +42,14 @@ pub(crate) trait View: Debug + Send + Sync + 'static {
 
     /// Which of these filters the parts apply, besides those that are about recordings alone.
     fn pushdown(&self, filters: &[&Expr]) -> Vec<TableProviderFilterPushDown> {
-        Wanted::pushdown(filters)
+        Pushdown::pushdown(filters)
     }
 
     /// The topics whose messages it is made from, under the accepted filters; `None` where recordings need none.
     fn topics<'a>(&'a self, filters: &'a [Expr]) -> Option<Vec<&'a str>>;
 
     /// The parts of these recordings; `wanted` is what the accepted filters determine of times.
-    fn parts(&self, chosen: Vec<Chosen>, wanted: &Wanted) -> Vec<Self::Part>;
+    fn parts(&self, chosen: Vec<Chosen>, wanted: &Pushdown) -> Vec<Self::Part>;
 
     /// The time column that each part is ordered by.
     const ORDER: Option<&'static str>;
@@ -104,11 +104,11 @@ impl<V: View> TableProvider for ViewTable<V> {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let schema = self.0.schema();
-        let wanted = Wanted::of(filters);
+        let wanted = Pushdown::of(filters);
         let about = labels::about_recordings(filters, self.0.labels());
         let (shared, topics) = (self.0.shared(), self.0.topics(filters));
         let mut chosen = shared.select(topics.as_deref(), &wanted, &about, Some(session))?;
-        chosen.retain(|one| shared.uses(one.place));
+        shared.retain_readable(&mut chosen, |one| one.place);
         let parts = self.0.parts(chosen, &wanted);
         let order = V::ORDER.and_then(|time| order_of(schema, projection, time));
         #[cfg(feature = "distributed")]

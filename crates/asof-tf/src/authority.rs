@@ -1,5 +1,6 @@
 //! Authorities: which writer wrote which edge.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use asof_core::Stamp;
@@ -61,6 +62,8 @@ impl std::fmt::Display for Rivals {
 #[derive(Default)]
 pub(crate) struct Authorities {
     names: Vec<String>,
+    /// The numbers of the names.
+    numbers: HashMap<String, u32>,
     rivals: Vec<(FrameName, u32, u32)>,
 }
 
@@ -92,15 +95,16 @@ impl TransformBuffer {
     /// The number of an authority; zero if there are too many.
     pub(crate) fn authority(&self, name: &str) -> u32 {
         let mut known = locked(&self.graph().authorities);
-        let place = known.names.iter().position(|other| other == name);
-        let place = place.unwrap_or_else(|| {
-            if known.names.len() < MAX_NAMES {
-                known.names.push(name.to_owned());
-                return known.names.len() - 1;
-            }
-            usize::MAX
-        });
-        u32::try_from(place).map_or(0, |place| place + 1)
+        if let Some(number) = known.numbers.get(name) {
+            return *number;
+        }
+        if known.names.len() >= MAX_NAMES {
+            return 0;
+        }
+        known.names.push(name.to_owned());
+        let number = u32::try_from(known.names.len()).unwrap_or(0);
+        known.numbers.insert(name.to_owned(), number);
+        number
     }
 
     pub(crate) fn authority_name(&self, number: u32) -> Option<String> {

@@ -11,7 +11,7 @@ use nalgebra::Isometry3;
 
 use crate::buffer::TransformBuffer;
 use crate::frame_ref::FrameRef;
-use crate::sync::locked;
+use crate::sync::{locked, wake};
 use crate::wait::{TransformWaitError, Wait};
 
 /// A wait with a callback, created by [`TransformBuffer::on_transform`]. Dropping it cancels the wait.
@@ -29,9 +29,9 @@ impl TransformBuffer {
     /// Calls `callback` once: when `lookup(target, source, t)` succeeds, at once if it does so now; or with an
     /// error when the timeout expires or no transform can come.
     ///
-    /// The callback runs on the thread of the writer that added the last missing transform, or on a timer
-    /// thread, with no lock held: it may use the buffer freely. It should be quick, since that writer waits for
-    /// it. A panic in it is reported and ends there.
+    /// The callback runs on this thread when the wait is over at once, else on the thread of the writer that added
+    /// the last missing transform, or on a timer thread; with no lock held: it may use the buffer freely. It should
+    /// be quick, since that writer waits for it. A panic in it is reported and ends there, on every thread.
     ///
     /// ```
     /// # use asof_core::Stamp;
@@ -64,7 +64,7 @@ impl TransformBuffer {
         let pending = Arc::new(Pending {
             state: Mutex::new(Some((wait, Box::new(callback)))),
         });
-        Arc::clone(&pending).wake();
+        wake(Waker::from(Arc::clone(&pending)));
         WaitCallback(pending)
     }
 }

@@ -52,8 +52,8 @@ pub struct TransformLoader {
     late: Late,
     /// Before the names of all frames, with a slash after it.
     prefix: String,
-    /// The last authority, and its channel.
-    authority: Option<(Arc<Channel>, u32)>,
+    /// Channels by their address, and their authorities.
+    authorities: HashMap<usize, (Arc<Channel>, u32)>,
     /// Frames placed by transforms, and those placed by a robot's description.
     placed: HashMap<String, Placed>,
     /// How many are placed when long gone ones are removed next.
@@ -131,6 +131,8 @@ struct Placed {
 /// A clock that jumped back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClockJump {
+    /// The namespace of the robot whose clock it is, of several robots; else empty.
+    pub namespace: String,
     /// The child frame of the edge on which it was seen.
     pub child: String,
     /// The newest stamp before.
@@ -167,6 +169,9 @@ struct Clock {
 
 /// Consecutive old samples, or such that are ahead, that make a clock jump: a single one may be an outlier.
 const JUMP_AFTER: u32 = 3;
+
+/// The most channels whose authorities are remembered.
+const MAX_CHANNELS: usize = 1_024;
 
 /// The most edges whose clocks are watched.
 const MAX_CLOCKS: usize = 1 << 16;
@@ -272,7 +277,7 @@ impl TransformLoader {
             problems: HashMap::new(),
             late: Late::new(),
             prefix: String::new(),
-            authority: None,
+            authorities: HashMap::new(),
             placed: HashMap::new(),
             tidy_at: 0,
             #[cfg(feature = "urdf")]
@@ -405,13 +410,17 @@ impl TransformLoader {
     }
 
     fn authority_of(&mut self, channel: &Arc<Channel>) -> u32 {
-        if let Some((last, authority)) = &self.authority
-            && Arc::ptr_eq(last, channel)
-        {
+        let address = Arc::as_ptr(channel) as usize;
+        if let Some((_, authority)) = self.authorities.get(&address) {
             return *authority;
         }
         let authority = self.buffer.authority(&authority_of(channel));
-        self.authority = Some((Arc::clone(channel), authority));
+        if self.authorities.len() >= MAX_CHANNELS {
+            self.authorities.clear();
+        }
+        // The channel is kept, so that its address is not reused.
+        let known = (Arc::clone(channel), authority);
+        self.authorities.insert(address, known);
         authority
     }
 
@@ -550,6 +559,7 @@ impl TransformLoader {
             return true;
         }
         self.counts.jump = Some(ClockJump {
+            namespace: String::new(),
             child: child.to_owned(),
             from: clock.newest,
             to: stamp,

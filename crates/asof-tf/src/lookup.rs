@@ -121,8 +121,11 @@ impl TransformBuffer {
         source: impl FrameRef,
     ) -> Result<LatestTransform, LookupError> {
         let graph = self.graph();
-        let (target, source) = (target.find(graph)?, source.find(graph)?);
-        self.latest_between(target, source)
+        match (target.get(graph), source.get(graph)) {
+            (Some(target), Some(source)) => self.latest_between(target, source),
+            (None, _) => Err(target.why()),
+            _ => Err(source.why()),
+        }
     }
 
     /// Like [`lookup_latest`](TransformBuffer::lookup_latest), if it is not older than `max_age` at the time
@@ -368,7 +371,8 @@ impl TransformBuffer {
         t: Stamp,
         timeout: Duration,
     ) -> Result<Isometry3<f64>, TransformWaitError> {
-        self.wait(target, source, t, Some(timeout)).block()
+        let found = self.wait(target, source, t, Some(timeout)).block();
+        found.map(|found| found.isometry)
     }
 
     /// The same as a future, for any executor. Without a timeout it waits indefinitely.
@@ -404,7 +408,7 @@ impl TransformBuffer {
             name(&target.text(self.graph())),
             name(&source.text(self.graph())),
         );
-        Wait::new(self.clone(), target, source, t, timeout)
+        Wait::new(self.clone(), target, source, Some(t), timeout)
     }
 
     /// The edges from `source` up to the common ancestor, then down to `target`.
@@ -598,13 +602,32 @@ impl TransformBuffer {
         })
     }
 
-    /// The newest sample is read and then looked up by its time. With a writer that evicts quickly it can be gone
-    /// by then, and a newer one is there.
+    /// Parent and child first, as in [`lookup_between`](TransformBuffer::lookup_between): the latest common time is that of
+    /// the newest sample.
+    #[inline(never)]
     fn latest_between(
         &self,
         target: &Frame,
         source: &Frame,
     ) -> Result<LatestTransform, LookupError> {
+        let graph = self.graph();
+        let epoch = graph.epoch();
+        if let Some(edge) = graph.direct(target, source)
+            && let Some((pose, stamp)) = edge.newest_once(&graph.pool)
+            && graph.is_still(epoch)
+        {
+            return Ok(LatestTransform {
+                stamp: stamp.map(Stamp::from_nanos),
+                isometry: pose.isometry(),
+            });
+        }
+        self.latest_far(target, source)
+    }
+
+    /// The newest sample is read and then looked up by its time. With a writer that evicts quickly it can be gone
+    /// by then, and a newer one is there.
+    #[inline(never)]
+    fn latest_far(&self, target: &Frame, source: &Frame) -> Result<LatestTransform, LookupError> {
         let mut newest = self.newest_between(target, source)?;
         loop {
             let stamp = newest.stamps.map(|stamps| stamps.start);

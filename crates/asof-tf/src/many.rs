@@ -386,9 +386,9 @@ mod tests {
         ))
     }
 
-    struct Told(Vec<Pose>);
+    struct Poses(Vec<Pose>);
 
-    impl Tell for Told {
+    impl Tell for Poses {
         fn run(&mut self, stamps: &[Stamp], motion: impl Motion) {
             self.0.extend(stamps.iter().map(|t| motion.at(t.nanos())));
         }
@@ -413,7 +413,7 @@ mod tests {
                 let bracket = Bracket::new(0, 100, a, b);
                 let mut folded = Folded::new(before, after, is_inverse);
                 folded.enter(&bracket);
-                let mut told = Told(Vec::new());
+                let mut told = Poses(Vec::new());
                 folded.run(&stamps, &mut told);
                 for (t, found) in told.0.iter().enumerate() {
                     let between = a.between(&b, t as f64 / 100.0);

@@ -1,10 +1,11 @@
 //! The robots of a source: topics of transforms by their namespaces.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use asof_core::{Batch, Channel, Message, Summary};
 
-use crate::loader::{Absorbed, Kind, TransformLoader, last_part};
+use crate::loader::{Absorbed, ClockJump, Kind, TransformLoader, last_part};
 
 /// The namespaces of the topics that feed transforms. `/robot1/tf` and `/robot2/tf` are of two robots, whose frames have the
 /// same names; `/tf` is in the namespace without a name.
@@ -14,6 +15,9 @@ use crate::loader::{Absorbed, Kind, TransformLoader, last_part};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Namespaces {
     topics: BTreeMap<String, Rank>,
+    /// The namespaces of the topics that say most.
+    heads: BTreeSet<String>,
+    best: Option<Rank>,
 }
 
 /// How much a topic says about where a robot's namespace is.
@@ -52,13 +56,23 @@ impl Namespaces {
             _ => Rank::Moving,
         };
         self.topics.insert(channel.topic.clone(), rank);
+        if self.best.is_none_or(|best| rank < best) {
+            self.best = Some(rank);
+            self.heads.clear();
+        }
+        if self.best == Some(rank) {
+            self.heads.insert(namespace(&channel.topic).to_owned());
+        }
         true
     }
 
     /// Their names, as `/robot1`; empty for that of `/tf`.
     pub fn names(&self) -> Vec<String> {
-        let names: BTreeSet<&str> = (self.topics.keys())
-            .flat_map(|topic| self.of_topic(topic))
+        // Topics of one namespace belong together: they are looked up once.
+        let mut alike: BTreeSet<(&str, bool)> = BTreeSet::new();
+        let names: BTreeSet<&str> = (self.topics.iter())
+            .filter(|(topic, rank)| alike.insert((namespace(topic), **rank <= Rank::Moving)))
+            .flat_map(|(topic, _)| self.of_topic(topic))
             .collect();
         names.into_iter().map(str::to_owned).collect()
     }
@@ -66,26 +80,29 @@ impl Namespaces {
     /// The namespaces that a topic belongs to: one, or several that share its static transforms.
     pub fn of_topic<'a>(&'a self, topic: &'a str) -> Vec<&'a str> {
         let own = namespace(topic);
-        let best = self.topics.values().min().copied().unwrap_or(Rank::Joints);
-        let heads: BTreeSet<&str> = (self.topics.iter())
-            .filter(|(_, rank)| **rank == best)
-            .map(|(topic, _)| namespace(topic))
-            .collect();
-        if let Some(above) = heads.iter().rev().find(|head| is_within(own, head)) {
+        let heads = &self.heads;
+        let above = std::iter::successors(Some(own), |inner| {
+            inner.rsplit_once('/').map(|(outer, _)| outer)
+        });
+        if let Some(above) = above.into_iter().find(|above| heads.contains(*above)) {
             return vec![above];
         }
         let is_moving = self
             .topics
             .get(topic)
             .is_some_and(|rank| *rank <= Rank::Moving);
+        if is_moving {
+            return vec![own];
+        }
         let below: Vec<&str> = heads
-            .iter()
-            .copied()
+            .range::<str, _>((Bound::Included(own), Bound::Unbounded))
+            .map(String::as_str)
+            .take_while(|head| head.starts_with(own))
             .filter(|head| is_within(head, own))
             .collect();
         match (below.is_empty(), heads.first()) {
-            (false, _) if !is_moving => below,
-            (true, Some(only)) if !is_moving && heads.len() == 1 => vec![only],
+            (false, _) => below,
+            (true, Some(only)) if heads.len() == 1 => vec![only],
             _ => vec![own],
         }
     }
@@ -110,6 +127,8 @@ pub struct TransformLoaders {
     /// By namespace, in order.
     loaders: Vec<(String, TransformLoader)>,
     make: Box<dyn FnMut(&str) -> TransformLoader + Send>,
+    /// Whether there are topics whose namespaces have not been looked up.
+    is_new: bool,
 }
 
 impl TransformLoaders {
@@ -119,6 +138,7 @@ impl TransformLoaders {
             namespaces: Namespaces::default(),
             loaders: Vec::new(),
             make: Box::new(make),
+            is_new: false,
         }
     }
 
@@ -135,7 +155,7 @@ impl TransformLoaders {
 
     /// Adds a channel before its first message comes: the more are known, the better the namespaces are.
     pub fn learn(&mut self, channel: &Channel) {
-        self.namespaces.learn(channel);
+        self.is_new |= self.namespaces.learn(channel);
     }
 
     /// Loads the transforms of a batch.
@@ -146,11 +166,13 @@ impl TransformLoaders {
 
     pub(crate) fn take(&mut self, batch: &Batch) {
         for message in batch.iter() {
-            self.namespaces.learn(message.channel);
+            self.is_new |= self.namespaces.learn(message.channel);
         }
-        let names = self.namespaces.names();
-        if names.len() != self.loaders.len() {
-            for name in names {
+        if std::mem::take(&mut self.is_new) {
+            let names = self.namespaces.names();
+            // One robot stays one when its namespace turns out to be another.
+            let has_more = names.len() != self.loaders.len();
+            for name in names.into_iter().filter(|_| has_more) {
                 if let Err(place) = self.loaders.binary_search_by(|(known, _)| known.cmp(&name)) {
                     let loader = (self.make)(&name);
                     self.loaders.insert(place, (name, loader));
@@ -160,25 +182,34 @@ impl TransformLoaders {
         if let [(_, only)] = &mut *self.loaders {
             return only.take(batch);
         }
-        for (name, loader) in &mut self.loaders {
-            let is_its = |topic: &str| self.namespaces.of_topic(topic).contains(&name.as_str());
-            let own: Vec<Message> = (batch.iter())
-                .filter(|message| is_its(&message.channel.topic))
-                .map(|message| message.to_message())
-                .collect();
-            if !own.is_empty() {
-                loader.take(&own.into_iter().collect());
+        let mut shares: BTreeMap<&str, Vec<Message>> = BTreeMap::new();
+        for message in batch.iter() {
+            for name in self.namespaces.of_topic(&message.channel.topic) {
+                let share = shares.entry(name).or_default();
+                share.push(message.to_message());
+            }
+        }
+        for (name, own) in shares {
+            if let Ok(place) = self
+                .loaders
+                .binary_search_by(|(known, _)| (**known).cmp(name))
+            {
+                self.loaders[place].1.take(&own.into_iter().collect());
             }
         }
     }
 
     pub(crate) fn finish(&mut self) -> Absorbed {
         let mut all = Absorbed::default();
-        for (_, loader) in &mut self.loaders {
+        for (name, loader) in &mut self.loaders {
             let absorbed = loader.finish();
+            let jump = absorbed.jump.map(|jump| ClockJump {
+                namespace: name.clone(),
+                ..jump
+            });
             all.transforms += absorbed.transforms;
             all.joints += absorbed.joints;
-            all.jump = all.jump.or(absorbed.jump);
+            all.jump = all.jump.or(jump);
             all.moved.extend(absorbed.moved);
             all.problems.extend(absorbed.problems);
         }
@@ -232,6 +263,28 @@ mod tests {
             ["/robot1", "/robot2"],
             "both"
         );
+    }
+
+    #[test]
+    fn a_robot_is_told_from_one_whose_name_begins_alike() {
+        let (namespaces, names) = names_of(&[("/a/tf", TF), ("/ab/tf", TF), ("/a/b/tf", TF)]);
+        assert_eq!(names, ["/a", "/a/b", "/ab"]);
+        assert_eq!(namespaces.of_topic("/a/b/c/joints"), ["/a/b"]);
+        assert_eq!(namespaces.of_topic("/a/tf_static"), ["/a"]);
+        assert_eq!(namespaces.of_topic("/tf_static"), ["/a", "/a/b", "/ab"]);
+        assert_eq!(namespaces.of_topic("/abc/joints"), ["/abc"]);
+    }
+
+    #[test]
+    fn the_names_of_very_many_robots_are_found_in_linear_time() {
+        let make = |scale: usize| -> Vec<String> {
+            let of = |at| [format!("/r{at}/tf"), format!("/r{at}/tf_static")];
+            (0..200 * scale).flat_map(of).collect()
+        };
+        asof_core::testing::assert_linear("namespaces", make, |topics: Vec<String>| {
+            let topics: Vec<(&str, &str)> = topics.iter().map(|one| (one.as_str(), TF)).collect();
+            assert_eq!(names_of(&topics).1.len(), topics.len() / 2);
+        });
     }
 
     #[test]

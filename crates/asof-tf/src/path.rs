@@ -260,6 +260,31 @@ impl LookupPath {
     /// # Errors
     /// As there.
     pub fn lookup_latest(&mut self) -> Result<LatestTransform, LookupError> {
+        self.refresh();
+        match self.latest_once() {
+            Some(latest) => Ok(latest),
+            None => self.latest_apart(),
+        }
+    }
+
+    /// Of a path of one edge that moves, if no writer interferes.
+    #[inline(always)]
+    #[allow(clippy::inline_always)] // So that a pose stays in registers.
+    fn latest_once(&self) -> Option<LatestTransform> {
+        let graph = self.buffer.graph();
+        let [Step::Moving(spot, is_inverse)] = self.steps.as_deref()? else {
+            return None;
+        };
+        let (pose, stamp) = graph.edges.at(*spot).newest_once(&graph.pool)?;
+        let pose = if *is_inverse { pose.inverse() } else { pose };
+        graph.is_still(self.epoch).then(|| LatestTransform {
+            stamp: stamp.map(Stamp::from_nanos),
+            isometry: pose.isometry(),
+        })
+    }
+
+    #[inline(never)]
+    fn latest_apart(&mut self) -> Result<LatestTransform, LookupError> {
         let mut newest = self.lookup_newest()?;
         loop {
             let stamp = newest.stamps.map(|stamps| stamps.start);
@@ -288,7 +313,10 @@ impl LookupPath {
         let graph = self.buffer.graph();
         let mut stamps: Option<(i64, i64)> = None;
         let walked = self.compose(|edge| {
-            let (pose, stamp) = edge.newest(&graph.pool)?;
+            let (pose, stamp) = match edge.newest_once(&graph.pool) {
+                Some(newest) => newest,
+                None => edge.newest(&graph.pool)?,
+            };
             if let Some(stamp) = stamp {
                 let (first, last) = stamps.unwrap_or((stamp, stamp));
                 stamps = Some((first.min(stamp), last.max(stamp)));

@@ -7,6 +7,9 @@ use crate::sync::{AtomicU64, Mutex, Ordering, locked};
 /// Bytes of one chunk.
 pub(crate) const CHUNK_BYTES: u64 = size_of::<Chunk>() as u64;
 
+/// With a smaller budget, chunks are allocated one by one.
+const SMALL_BUDGET: u64 = 32 << 20;
+
 /// Chunks for histories, the parents beside them, and the tables that link them.
 pub(crate) struct Pool {
     pub(crate) chunks: Shelf<Chunk>,
@@ -23,7 +26,12 @@ impl Pool {
     pub(crate) fn new(budget: u64) -> Self {
         Pool {
             budget,
-            chunks: Shelf::new(),
+            // What is allocated ahead must not matter beside a small budget.
+            chunks: if budget < SMALL_BUDGET {
+                Shelf::new()
+            } else {
+                Shelf::growing()
+            },
             parents: Shelf::new(),
             tables: Shelf::new(),
             free: Mutex::new(Vec::new()),

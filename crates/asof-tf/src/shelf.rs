@@ -8,28 +8,42 @@
 
 #![allow(unsafe_code)]
 
-use std::mem::MaybeUninit;
-use std::ptr::{NonNull, null_mut, slice_from_raw_parts_mut};
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ptr::{NonNull, null_mut};
 
 use crate::sync::{AtomicPtr, Mutex, Ordering, locked};
 
 /// Owns values of one type until it is dropped. They are allocated in boards of several values each, so
-/// that a small value needs no allocation of its own.
+/// that a small value needs no allocation of its own, and many large ones are on few pages of memory.
 pub(crate) struct Shelf<T> {
     boards: Mutex<Boards<T>>,
 }
 
 /// Invariant: every board before the last is full, and the first `used` places of the last are taken.
 struct Boards<T> {
-    starts: Vec<NonNull<T>>,
-    /// The last of `starts`.
+    made: Vec<Board<T>>,
+    /// The start of the last board.
     last: NonNull<T>,
     used: usize,
     /// Places of the last board.
     places: usize,
     /// Places of the first board.
     first: usize,
+    /// Places of all boards.
+    all: usize,
+    /// Whether boards of large values grow with their number.
+    grows: bool,
 }
+
+/// Places for some values, one after another.
+struct Board<T> {
+    start: NonNull<T>,
+    places: usize,
+}
+
+/// The bytes of a huge page. A board of that size is one, where the system has them: a lookup in a large history then
+/// rarely waits for the address of its page.
+const HUGE_PAGE: usize = 2 << 20;
 
 /// The address of a value on its [`Shelf`].
 ///
@@ -64,43 +78,92 @@ impl<T> Boards<T> {
         places => places,
     };
 
-    fn places(&self, board: usize) -> usize {
-        if board == 0 { self.first } else { Self::LATER }
+    fn new(first: usize, grows: bool) -> Self {
+        Boards {
+            made: Vec::new(),
+            last: NonNull::dangling(),
+            used: 0,
+            places: 0,
+            first,
+            all: 0,
+            grows,
+        }
+    }
+
+    /// Places of the next board. Of large values it is a part of what there is, so that little is in vain, and then a
+    /// huge page.
+    fn next_places(&self) -> usize {
+        let most = HUGE_PAGE / size_of::<T>().max(1);
+        match self.made.len() {
+            0 => self.first,
+            _ if !self.grows || Self::LATER > 1 => Self::LATER,
+            _ if self.all < most / 4 => (self.all / 4).max(1),
+            _ => most.max(1),
+        }
     }
 
     fn add_board(&mut self) {
-        let board = Box::<[T]>::new_uninit_slice(self.places(self.starts.len()));
-        // SAFETY: `Box::into_raw` is never null.
-        let start = unsafe { NonNull::new_unchecked(Box::into_raw(board).cast::<T>()) };
-        self.places = self.places(self.starts.len());
-        self.starts.push(start);
-        self.last = start;
+        let board = Board::new(self.next_places());
+        self.last = board.start;
+        self.places = board.places;
+        self.all += board.places;
         self.used = 0;
+        self.made.push(board);
     }
+}
+
+impl<T> Board<T> {
+    fn new(places: usize) -> Self {
+        const { assert!(size_of::<T>() > 0) };
+        let layout = Self::layout(places);
+        // SAFETY: neither the values nor their number are zero, hence nor is the size.
+        let start = unsafe { alloc(layout) }.cast::<T>();
+        let Some(start) = NonNull::new(start) else {
+            handle_alloc_error(layout)
+        };
+        if layout.align() == HUGE_PAGE {
+            prefer_huge_page(start.cast());
+        }
+        Board { start, places }
+    }
+
+    /// Of a board of about a huge page, that page.
+    fn layout(places: usize) -> Layout {
+        let exact = Layout::array::<T>(places).unwrap_or(Layout::new::<T>());
+        let is_huge = (HUGE_PAGE / 4 * 3..=HUGE_PAGE).contains(&exact.size());
+        let huge = Layout::from_size_align(HUGE_PAGE, HUGE_PAGE);
+        huge.ok().filter(|_| is_huge).unwrap_or(exact)
+    }
+}
+
+/// Asks the system to back a board by one huge page. It may refuse.
+fn prefer_huge_page(start: NonNull<u8>) {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    // SAFETY: the range is one allocation of this size and alignment; the advice changes none of its contents.
+    unsafe {
+        libc::madvise(start.as_ptr().cast(), HUGE_PAGE, libc::MADV_HUGEPAGE);
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    let _ = start;
 }
 
 impl<T> Shelf<T> {
     pub(crate) fn new() -> Self {
         Shelf {
-            boards: Mutex::new(Boards {
-                starts: Vec::new(),
-                last: NonNull::dangling(),
-                used: 0,
-                places: 0,
-                first: Boards::<T>::LATER,
-            }),
+            boards: Mutex::new(Boards::new(Boards::<T>::LATER, false)),
+        }
+    }
+
+    /// A shelf for large values that may become many.
+    pub(crate) fn growing() -> Self {
+        Shelf {
+            boards: Mutex::new(Boards::new(Boards::<T>::LATER, true)),
         }
     }
 
     /// A shelf whose first `places` values need no allocation.
     pub(crate) fn with_places(places: usize) -> Self {
-        let mut boards = Boards {
-            starts: Vec::with_capacity(4),
-            last: NonNull::dangling(),
-            used: 0,
-            places: 0,
-            first: places.max(1),
-        };
+        let mut boards = Boards::new(places.max(1), false);
         boards.add_board();
         Shelf {
             boards: Mutex::new(boards),
@@ -146,12 +209,12 @@ impl<T> Shelf<T> {
 impl<T> Shelf<T> {
     fn assert_made(&self, spot: Spot<T>) {
         let boards = locked(&self.boards);
-        let stands_on = |(number, start): (usize, &NonNull<T>)| {
-            (0..boards.places(number))
-                .any(|place| start.as_ptr().wrapping_add(place) == spot.0.as_ptr())
+        let stands_on = |board: &Board<T>| {
+            (0..board.places)
+                .any(|place| board.start.as_ptr().wrapping_add(place) == spot.0.as_ptr())
         };
         assert!(
-            boards.starts.len() > 4 || boards.starts.iter().enumerate().any(stands_on),
+            boards.made.len() > 4 || boards.made.iter().any(stands_on),
             "a spot of another shelf"
         );
     }
@@ -160,19 +223,21 @@ impl<T> Shelf<T> {
 impl<T> Drop for Shelf<T> {
     fn drop(&mut self) {
         let boards = locked(&self.boards);
-        for (number, start) in boards.starts.iter().enumerate() {
-            let places = boards.places(number);
-            let is_last = number + 1 == boards.starts.len();
-            let taken = if is_last { boards.used } else { places };
+        for (number, board) in boards.made.iter().enumerate() {
+            let is_last = number + 1 == boards.made.len();
+            let taken = if is_last { boards.used } else { board.places };
             for place in 0..taken {
                 // SAFETY: the first `taken` places hold values, and each is dropped here once;
                 // `&mut self` means that no borrow of the shelf, hence none of its values, is left.
-                unsafe { start.add(place).drop_in_place() };
+                unsafe { board.start.add(place).drop_in_place() };
             }
-            let board = slice_from_raw_parts_mut(start.as_ptr().cast::<MaybeUninit<T>>(), places);
-            // SAFETY: the board came from `Box::into_raw` of this many places in `add_board`, and is
-            // freed here once.
-            drop(unsafe { Box::from_raw(board) });
+            // SAFETY: the board was allocated with this layout in `Board::new`, and is freed here once.
+            unsafe {
+                dealloc(
+                    board.start.as_ptr().cast(),
+                    Board::<T>::layout(board.places),
+                );
+            }
         }
     }
 }
@@ -279,6 +344,23 @@ mod tests {
         assert_eq!(last.0.load(Ordering::Relaxed), 0);
         drop(shelf);
         assert_eq!(drops.load(Ordering::Relaxed), 100);
+    }
+
+    #[test]
+    fn boards_of_large_values_grow_to_huge_pages_and_little_is_in_vain() {
+        let shelf = Shelf::growing();
+        let count = if cfg!(miri) { 40 } else { 1_200 };
+        let spots: Vec<_> = (0..count).map(|n| shelf.put([n as u64; 520])).collect();
+        for (n, spot) in spots.iter().enumerate() {
+            assert_eq!(shelf.at(*spot)[519], n as u64);
+        }
+        let boards = locked(&shelf.boards);
+        assert!(boards.made.len() < 40 && boards.all < 2 * count.max(504));
+        let huge = boards.made.iter().filter(|board| board.places == 504);
+        let huge: Vec<_> = huge
+            .map(|board| board.start.as_ptr() as usize % HUGE_PAGE)
+            .collect();
+        assert!(cfg!(miri) || huge == [0; 3], "{huge:?}");
     }
 
     #[test]

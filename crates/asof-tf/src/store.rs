@@ -328,7 +328,7 @@ impl TransformBuffer {
         edge: &Edge,
         above: &Frame,
         sample: Sample<'_>,
-        held: &crate::sync::Held<'_>,
+        held: &crate::sync::SpinGuard<'_>,
     ) -> bool {
         let graph = self.graph();
         if let Some(stamp) = sample.stamp {

@@ -45,7 +45,7 @@ pub(crate) struct SpinLock(AtomicBool);
 
 /// Proof that a [`SpinLock`] is held; releases it when dropped.
 #[cfg(not(loom))]
-pub(crate) struct Held<'a>(&'a SpinLock);
+pub(crate) struct SpinGuard<'a>(&'a SpinLock);
 
 #[cfg(not(loom))]
 impl SpinLock {
@@ -54,7 +54,7 @@ impl SpinLock {
     }
 
     #[inline]
-    pub(crate) fn hold(&self) -> Held<'_> {
+    pub(crate) fn hold(&self) -> SpinGuard<'_> {
         let mut tries = 0;
         while self.0.swap(true, Ordering::Acquire) {
             while self.0.load(Ordering::Relaxed) {
@@ -62,7 +62,7 @@ impl SpinLock {
                 tries = tries.saturating_add(1);
             }
         }
-        Held(self)
+        SpinGuard(self)
     }
 
     /// Whether it is held, or was a moment ago.
@@ -71,14 +71,14 @@ impl SpinLock {
     }
 
     /// The latch, if it is free.
-    pub(crate) fn try_hold(&self) -> Option<Held<'_>> {
-        // Lazily: creating and dropping a `Held` would release the latch of its holder.
-        (!self.0.swap(true, Ordering::Acquire)).then(|| Held(self))
+    pub(crate) fn try_hold(&self) -> Option<SpinGuard<'_>> {
+        // Lazily: creating and dropping a `SpinGuard` would release the latch of its holder.
+        (!self.0.swap(true, Ordering::Acquire)).then(|| SpinGuard(self))
     }
 }
 
 #[cfg(not(loom))]
-impl Drop for Held<'_> {
+impl Drop for SpinGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         self.0.0.store(false, Ordering::Release);
@@ -90,7 +90,7 @@ impl Drop for Held<'_> {
 pub(crate) struct SpinLock(Mutex<()>);
 
 #[cfg(loom)]
-pub(crate) struct Held<'a>(#[allow(dead_code)] MutexGuard<'a, ()>);
+pub(crate) struct SpinGuard<'a>(#[allow(dead_code)] MutexGuard<'a, ()>);
 
 #[cfg(loom)]
 impl SpinLock {
@@ -98,12 +98,12 @@ impl SpinLock {
         SpinLock(Mutex::new(()))
     }
 
-    pub(crate) fn hold(&self) -> Held<'_> {
-        Held(locked(&self.0))
+    pub(crate) fn hold(&self) -> SpinGuard<'_> {
+        SpinGuard(locked(&self.0))
     }
 
-    pub(crate) fn try_hold(&self) -> Option<Held<'_>> {
-        self.0.try_lock().ok().map(Held)
+    pub(crate) fn try_hold(&self) -> Option<SpinGuard<'_>> {
+        self.0.try_lock().ok().map(SpinGuard)
     }
 }
 

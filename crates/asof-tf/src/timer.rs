@@ -47,7 +47,9 @@ impl Alarm {
 
 impl Drop for Alarm {
     fn drop(&mut self) {
-        locked(&timer().alarms).1.remove(&self.0);
+        let gone = locked(&timer().alarms).1.remove(&self.0);
+        // With no lock held: what it wakes may end with it, and with that another alarm.
+        drop(gone);
     }
 }
 

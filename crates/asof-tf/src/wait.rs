@@ -15,8 +15,10 @@ use std::time::{Duration, Instant};
 use asof_core::Stamp;
 use nalgebra::Isometry3;
 
+use crate::answers::LatestTransform;
 use crate::buffer::TransformBuffer;
 use crate::error::LookupError;
+use crate::frame_ref::FrameRef;
 use crate::graph::{Edge, Extrapolation, Graph, Stop};
 use crate::name::FrameName;
 use crate::shelf::Spot;
@@ -47,7 +49,8 @@ pub struct Wait {
     buffer: TransformBuffer,
     target: FrameName,
     source: FrameName,
-    at: Stamp,
+    /// `None` for the latest time that every edge on the way has.
+    at: Option<Stamp>,
     started: Instant,
     deadline: Option<Instant>,
     registered: Vec<(Registry, u64)>,
@@ -123,10 +126,13 @@ impl Waiters {
         self.note(&waiting);
     }
 
-    fn remove(&self, id: u64) {
+    /// The waker that was removed, to be dropped with no lock held: what it wakes may end with it.
+    fn remove(&self, id: u64) -> Option<Waker> {
         let mut waiting = locked(&self.waiting);
-        waiting.retain(|(other, _, _)| *other != id);
+        let place = waiting.iter().position(|(other, _, _)| *other == id)?;
+        let (_, _, waker) = waiting.remove(place);
         self.note(&waiting);
+        Some(waker)
     }
 
     fn note(&self, waiting: &[(u64, i64, Waker)]) {
@@ -136,12 +142,44 @@ impl Waiters {
     }
 }
 
+impl TransformBuffer {
+    /// Blocks until `lookup_latest(target, source)` succeeds: tf2's `canTransform` at time zero with a timeout.
+    ///
+    /// ```
+    /// # use asof_core::Stamp;
+    /// # use asof_tf::TransformBuffer;
+    /// # use nalgebra::Isometry3;
+    /// use std::time::Duration;
+    ///
+    /// let buffer = TransformBuffer::new();
+    /// let writer = buffer.clone();
+    /// let at = Stamp::from_nanos(7);
+    /// std::thread::spawn(move || writer.update("odom", "base_link", at, Isometry3::identity()));
+    /// let latest = buffer.wait_for_latest("odom", "base_link", Duration::from_secs(60))?;
+    /// assert_eq!(latest.stamp, Some(at));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`TransformWaitError::TimedOut`] has what was missing last.
+    pub fn wait_for_latest(
+        &self,
+        target: impl FrameRef,
+        source: impl FrameRef,
+        timeout: Duration,
+    ) -> Result<LatestTransform, TransformWaitError> {
+        let [target, source] = [target.text(self.graph()), source.text(self.graph())]
+            .map(|text| FrameName::unchecked(&text));
+        Wait::new(self.clone(), target, source, None, Some(timeout)).block()
+    }
+}
+
 impl Wait {
     pub(crate) fn new(
         buffer: TransformBuffer,
         target: FrameName,
         source: FrameName,
-        at: Stamp,
+        at: Option<Stamp>,
         timeout: Option<Duration>,
     ) -> Self {
         let started = Instant::now();
@@ -159,7 +197,7 @@ impl Wait {
     }
 
     /// Waits on this thread.
-    pub(crate) fn block(mut self) -> Result<Isometry3<f64>, TransformWaitError> {
+    pub(crate) fn block(mut self) -> Result<LatestTransform, TransformWaitError> {
         let waker = Waker::from(std::sync::Arc::new(Unpark(std::thread::current())));
         loop {
             if let Some(result) = self.check(&waker) {
@@ -175,11 +213,11 @@ impl Wait {
     }
 
     /// The result, if there is one; else registers the wait.
-    fn check(&mut self, waker: &Waker) -> Option<Result<Isometry3<f64>, TransformWaitError>> {
+    fn check(&mut self, waker: &Waker) -> Option<Result<LatestTransform, TransformWaitError>> {
         self.unregister();
         loop {
-            let missing = match self.buffer.lookup(&self.target, &self.source, self.at) {
-                Ok(isometry) => return Some(Ok(isometry)),
+            let missing = match self.look() {
+                Ok(found) => return Some(Ok(found)),
                 Err(missing) => missing,
             };
             if self.is_gone(&missing) {
@@ -192,19 +230,33 @@ impl Wait {
                 let waited = self.started.elapsed();
                 return Some(Err(TransformWaitError::TimedOut { waited, missing }));
             }
-            if self.register(waker) {
+            if self.register(waker, &missing) {
                 return None;
             }
         }
     }
 
+    fn look(&self) -> Result<LatestTransform, LookupError> {
+        let (buffer, target, source) = (&self.buffer, &self.target, &self.source);
+        match self.at {
+            Some(at) => buffer
+                .lookup(target, source, at)
+                .map(|isometry| LatestTransform {
+                    stamp: Some(at),
+                    isometry,
+                }),
+            None => buffer.lookup_latest(target, source),
+        }
+    }
+
     /// Whether what is missing is older than everything that its edge may keep.
     fn is_gone(&self, missing: &LookupError) -> bool {
-        let LookupError::Extrapolation { child, .. } = missing else {
+        // There may always be a later time.
+        let (LookupError::Extrapolation { child, .. }, Some(at)) = (missing, self.at) else {
             return false;
         };
         let graph = self.buffer.graph();
-        let t = self.at.nanos();
+        let t = at.nanos();
         let is_gone = |edge: &Edge| {
             let bounds = edge.bounds();
             let is_full = edge.history.len() >= bounds.count;
@@ -225,22 +277,26 @@ impl Wait {
     }
 
     /// Registers with what is missing; `false` if something has changed in the meantime.
-    fn register(&mut self, waker: &Waker) -> bool {
+    fn register(&mut self, waker: &Waker, missing: &LookupError) -> bool {
         let buffer = self.buffer.clone();
         let graph = buffer.graph();
-        let t = self.at.nanos();
         // No edge is added, removed or moved while this is held. Samples of existing edges do arrive.
         let change = graph.change();
-        let Some((edges, needs)) = self.lacks(graph) else {
+        let lacks = match self.at {
+            Some(at) => self.lacks(graph, at),
+            None => Some(self.all_of_the_way(graph, missing)),
+        };
+        let Some((edges, needs)) = lacks else {
             return false;
         };
         for edge in &edges {
             let _held = edge.history.hold();
             // Until the newest sample reaches it, or any late sample arrives.
             let newest = edge.range(&graph.pool).map(|(_, newest)| newest);
-            let needed = match newest {
-                Some(newest) if newest >= t => i64::MIN,
-                _ => t,
+            let needed = match (self.at, newest) {
+                (Some(at), Some(newest)) if newest < at.nanos() => at.nanos(),
+                (Some(at), None) => at.nanos(),
+                _ => i64::MIN,
             };
             let id = NEXT.fetch_add(1, Ordering::Relaxed);
             edge.waiters.add(id, needed, waker.clone());
@@ -256,8 +312,13 @@ impl Wait {
                 && again.len() == edges.len()
                 && again.iter().zip(&edges).all(|(a, b)| std::ptr::eq(*a, *b))
         };
-        let is_registered = self.lacks(graph).is_some_and(is_same);
-        drop(change);
+        let is_registered = if let Some(at) = self.at {
+            self.lacks(graph, at).is_some_and(is_same)
+        } else {
+            // A lookup may need the tree itself.
+            drop(change);
+            self.look().err().as_ref() == Some(missing)
+        };
         if !is_registered {
             self.unregister();
         }
@@ -266,8 +327,8 @@ impl Wait {
 
     /// The edges without which there is no transform, and what the tree needs; `None` if nothing is missing. The
     /// edges are read one after the other, so samples that arrive meanwhile may be in only a part of the result.
-    fn lacks<'a>(&self, graph: &'a Graph) -> Option<(Vec<&'a Edge>, i64)> {
-        let t = self.at.nanos();
+    fn lacks<'a>(&self, graph: &'a Graph, at: Stamp) -> Option<(Vec<&'a Edge>, i64)> {
+        let t = at.nanos();
         let read = |edge: &'a Edge| edge.step(&graph.pool, t, Extrapolation::Refuse);
         let (Some(target), Some(source)) = (graph.find(&self.target), graph.find(&self.source))
         else {
@@ -288,17 +349,36 @@ impl Wait {
         }
     }
 
+    /// The edges of which any sample may make a latest time that all of them have, and what the tree needs.
+    fn all_of_the_way<'a>(&self, graph: &'a Graph, missing: &LookupError) -> (Vec<&'a Edge>, i64) {
+        let mut edges = Vec::new();
+        if let (Some(target), Some(source)) = (graph.find(&self.target), graph.find(&self.source)) {
+            if let Ok((near, far)) = graph.trace(target, source) {
+                edges.extend(near.into_iter().chain(far));
+            }
+            if let LookupError::Extrapolation { asked, .. } = missing {
+                // At that time a frame may have had another parent than now.
+                let t = asked.nanos();
+                let read = |edge: &'a Edge| edge.step(&graph.pool, t, Extrapolation::Refuse);
+                edges.extend(graph.missed([target, source], read));
+            }
+        }
+        edges.retain(|edge| !edge.is_static());
+        (edges, NEW_EDGE)
+    }
+
     fn unregister(&mut self) {
         let graph = self.buffer.graph();
         for (registry, id) in self.registered.drain(..) {
-            match registry {
+            let gone = match registry {
                 Registry::Tree => graph.waiters.remove(id),
                 Registry::Edge(spot) => {
                     let edge = graph.edges.at(spot);
                     let _held = edge.history.hold();
-                    edge.waiters.remove(id);
+                    edge.waiters.remove(id)
                 }
-            }
+            };
+            drop(gone);
         }
     }
 }
@@ -310,7 +390,7 @@ impl Future for Wait {
         let wait = &mut *self;
         if let Some(result) = wait.check(context.waker()) {
             wait.alarm = None;
-            return Poll::Ready(result);
+            return Poll::Ready(result.map(|found| found.isometry));
         }
         let waker = context.waker();
         wait.alarm = wait

@@ -154,6 +154,40 @@ fn a_recording_in_which_a_frame_changes_its_parent_is_read_to_its_end() {
     );
 }
 
+/// A robot of so many fixed joints: a chain, or all on its base.
+#[cfg(feature = "urdf")]
+fn many_joints(count: usize, is_chain: bool) -> String {
+    let joint = |n: usize| {
+        let parent = if is_chain { n } else { 0 };
+        let child = n + 1;
+        format!(
+            r#"<link name="l{child}"/><joint name="j{n}" type="fixed"><parent link="l{parent}"/><child link="l{child}"/>
+            <origin xyz="1 0 0"/></joint>"#
+        )
+    };
+    let joints: String = (0..count).map(joint).collect();
+    format!(r#"<robot name="many"><link name="l0"/>{joints}</robot>"#)
+}
+
+#[cfg(feature = "urdf")]
+#[test]
+fn a_description_costs_what_its_joints_are() {
+    for is_chain in [true, false] {
+        let make = |scale: usize| many_joints(scale * 200, is_chain);
+        asof_core::testing::assert_linear("joints", make, |text| {
+            let last = text.matches("<joint").count();
+            let recording = Recording(vec![description("/robot_description", 0, &text)]);
+            let loaded = TransformBuffer::from_source(&recording).expect("is read");
+            assert!(loaded.problems.is_empty(), "{:?}", loaded.problems);
+            let found = loaded.buffer.lookup("l0", &format!("l{last}"), at(0));
+            let x = if is_chain { last as f64 } else { 1.0 };
+            assert_eq!(found.expect("is there").translation.x, x);
+            assert_eq!(loaded.buffer.edges().len(), last);
+            loaded.buffer.to_tree();
+        });
+    }
+}
+
 #[cfg(feature = "urdf")]
 #[test]
 fn a_robot_that_describes_itself_moves_by_its_joints() {
@@ -444,7 +478,7 @@ fn two_robots_have_a_buffer_each_or_a_prefix() {
     assert_eq!(x(&joined, "robot1/map", "robot1/base_link"), Ok(1.0));
     assert_eq!(x(&joined, "robot2/map", "robot2/lidar"), Ok(-0.5));
     assert!(joined.find("map").is_none());
-    let one = asof_core::Topics::Named(["/robot1/tf".to_owned()].into_iter().collect());
+    let one = asof_core::Topics::named(["/robot1/tf"]);
     let alone = TransformBuffer::from_topics(&recording, &one)
         .expect("readable")
         .buffer;

@@ -3,7 +3,6 @@
 #![allow(unsafe_code, reason = "priorities and cores are set by system calls")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use asof_core::Stamp;
 use asof_tf::TransformBuffer;
@@ -45,16 +44,18 @@ fn a_writer_of_high_priority_waits_for_one_of_low_priority_on_its_core() {
             .update("a", "b", stamp.into(), Isometry3::identity())
             .expect("inside");
     };
+    let is_merging = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             stay_on_one_core().expect("the core is allowed");
-            // Long merges, so that the other one comes in the middle of some.
             while !is_over.load(Ordering::Relaxed) {
                 let samples = (0..20_000).map(|n| (Stamp::from_nanos(n), Isometry3::identity()));
+                is_merging.store(true, Ordering::Relaxed);
                 buffer.extend_edge("a", "b", samples).expect("good");
+                is_merging.store(false, Ordering::Relaxed);
             }
         });
-        scope.spawn(|| {
+        let urgent = scope.spawn(|| {
             stay_on_one_core().expect("the core is allowed");
             if let Err(error) = take_priority() {
                 asof_core::testing::skipped(format_args!(
@@ -62,11 +63,19 @@ fn a_writer_of_high_priority_waits_for_one_of_low_priority_on_its_core() {
                 ));
             } else {
                 for _ in 0..50 {
+                    // Until the other one is in the middle of a merge.
+                    std::thread::park();
                     write(5);
-                    std::thread::sleep(Duration::from_millis(3));
                 }
             }
             is_over.store(true, Ordering::Relaxed);
         });
+        // Of ordinary priority, and on any core.
+        while !is_over.load(Ordering::Relaxed) {
+            if is_merging.load(Ordering::Relaxed) {
+                urgent.thread().unpark();
+            }
+            std::thread::yield_now();
+        }
     });
 }

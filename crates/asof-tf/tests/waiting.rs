@@ -54,6 +54,48 @@ fn a_wait_ends_when_the_last_missing_thing_arrives() {
     });
 }
 
+/// Each step of it is missing in turn: a frame, an edge, a sample, a time that both edges have.
+#[test]
+fn a_wait_for_the_latest_ends_when_there_is_a_time_that_all_edges_have() {
+    let rounds = if cfg!(miri) { 2 } else { 2_000 };
+    for round in 0..rounds {
+        let options = BufferOptions::default().window(Duration::from_nanos(40));
+        let buffer = TransformBuffer::with_options(options);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| buffer.wait_for_latest("a", "c", LONG));
+            // A little later in each round, so that it meets every step of the registration.
+            for _ in 0..round % 500 {
+                std::hint::spin_loop();
+            }
+            let set = |parent, child, t: i64| {
+                buffer
+                    .update(parent, child, at(t), shift(t as f64))
+                    .expect("good");
+            };
+            set("b", "c", 50);
+            set("a", "b", 100);
+            set("b", "c", 60);
+            assert!(buffer.lookup_latest("a", "c").is_err());
+            set("b", "c", 100);
+            let found = waiting.join().expect("no panic").expect("it came");
+            assert_eq!(found.stamp, Some(at(100)));
+            assert_eq!(found.isometry.translation.x, 200.0);
+        });
+    }
+}
+
+#[test]
+fn a_wait_for_the_latest_tells_what_was_missing() {
+    let buffer = TransformBuffer::new();
+    let wait = || buffer.wait_for_latest("a", "b", Duration::from_millis(5));
+    let TransformWaitError::TimedOut { missing, .. } = wait().expect_err("never comes") else {
+        panic!("there may always be a later time")
+    };
+    assert_eq!(missing.kind(), "unknown_frame");
+    buffer.update_static("a", "b", shift(1.0)).expect("good");
+    assert_eq!(wait().expect("there").stamp, None);
+}
+
 #[test]
 fn a_wait_that_cannot_come_true_says_so_at_once() {
     let options = BufferOptions::default().window(Duration::from_nanos(40));
@@ -379,4 +421,79 @@ fn a_callback_that_panics_stops_neither_the_timer_nor_a_writer() {
         .expect("the writer goes on");
     assert_eq!(receive.recv_timeout(Duration::from_mins(1)), Ok(true));
     drop((failing, timed, first, second));
+}
+
+#[test]
+fn a_callback_that_panics_at_once_does_not_reach_who_asked() {
+    let buffer = TransformBuffer::new();
+    buffer
+        .update("a", "b", 0.into(), Isometry3::identity())
+        .expect("good");
+    let known = buffer.on_transform("a", "b", 0.into(), None, |_| panic!("known at once"));
+    let late = buffer.on_transform("a", "b", 5.into(), Some(Duration::ZERO), |_| {
+        panic!("late at once")
+    });
+    assert!(!known.is_pending());
+    assert!(!late.is_pending());
+}
+
+#[test]
+fn a_waker_may_own_another_wait() {
+    /// Ends a wait when it is dropped.
+    struct Owner(#[allow(dead_code)] std::sync::Mutex<asof_tf::Wait>);
+    impl Wake for Owner {
+        fn wake(self: Arc<Self>) {}
+    }
+    let buffer = TransformBuffer::new();
+    buffer.update("a", "b", at(0), shift(1.0)).expect("good");
+    let (done, ended) = std::sync::mpsc::channel();
+    let other = buffer.clone();
+    // Under a lock it would wait for ever.
+    std::thread::spawn(move || {
+        for timeout in [None, Some(LONG)] {
+            let mut inner = other.wait("a", "b", at(9), timeout);
+            let counted = Waker::from(Arc::<Count>::default());
+            let polled = std::pin::Pin::new(&mut inner).poll(&mut Context::from_waker(&counted));
+            assert!(polled.is_pending());
+            let waker = Waker::from(Arc::new(Owner(std::sync::Mutex::new(inner))));
+            let mut outer = other.wait("a", "b", at(9), timeout);
+            let polled = std::pin::Pin::new(&mut outer).poll(&mut Context::from_waker(&waker));
+            assert!(polled.is_pending());
+            drop(waker);
+            drop(outer);
+        }
+        done.send(()).expect("a listener");
+    });
+    assert_eq!(ended.recv_timeout(LONG), Ok(()));
+}
+
+#[test]
+fn a_wait_goes_on_when_its_frames_are_removed_and_come_back() {
+    let buffer = TransformBuffer::new();
+    buffer.update("a", "b", at(0), shift(1.0)).expect("good");
+    let (send, found) = std::sync::mpsc::channel();
+    let waiting = buffer.on_transform("a", "b", at(20), None, move |pose| {
+        send.send(pose.expect("a pose").translation.x)
+            .expect("a listener");
+    });
+    let blocked = {
+        let buffer = buffer.clone();
+        std::thread::spawn(move || buffer.wait_for_latest("a", "c", LONG))
+    };
+    buffer.remove("b").expect("it is there");
+    assert!(waiting.is_pending());
+    // Another edge takes its room.
+    buffer.update("x", "y", at(20), shift(7.0)).expect("good");
+    buffer.update("a", "b", at(30), shift(3.0)).expect("good");
+    assert!(waiting.is_pending(), "nothing before it is there");
+    buffer.clear();
+    buffer.update("a", "b", at(10), shift(1.0)).expect("good");
+    assert!(waiting.is_pending());
+    buffer.update("a", "b", at(30), shift(3.0)).expect("good");
+    assert_eq!(found.try_recv(), Ok(2.0));
+    buffer.update("b", "c", at(40), shift(1.0)).expect("good");
+    buffer.remove("c").expect("it is there");
+    buffer.update("b", "c", at(25), shift(1.0)).expect("good");
+    let latest = blocked.join().expect("no panic").expect("a pose");
+    assert!(latest.stamp.is_some_and(|stamp| stamp <= at(30)));
 }

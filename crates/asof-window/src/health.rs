@@ -16,6 +16,9 @@ pub struct StampOptions {
     /// A stamp that is ahead of all others by more than this is on probation: if the stream continues where it was, its
     /// message is dropped and counted; a [`Recent`](crate::Recent) keeps it and moves its log time. By default the
     /// bound on age, but at least a second; without one, an hour.
+    ///
+    /// Three in a row are a clock that was set forward. If the stream nevertheless continues where it was before them, the
+    /// window starts over after ten messages.
     pub max_ahead: Option<Duration>,
 }
 
@@ -38,6 +41,10 @@ const CONTINUES_WITHIN: u64 = 8;
 /// After this many stamps in a row that are far ahead, the clock was set forward.
 const MAX_DOUBTED: usize = 3;
 
+/// After this many stamps in a row that are too late, and continue where the stream was before its clock was set forward,
+/// the clock was not set forward.
+const MAX_REFUSED: usize = 10;
+
 /// The newest stamps, while they are far ahead of all others and nothing has confirmed them.
 #[derive(Debug, Clone, Copy)]
 struct Leap {
@@ -49,14 +56,24 @@ struct Leap {
     trusted: Option<i64>,
 }
 
+/// Where the stream was before a leap that was believed.
+#[derive(Debug, Clone, Copy)]
+struct Departure {
+    trusted: i64,
+    /// How many stamps in a row continued there, and how many messages had been inserted before them.
+    in_a_row: usize,
+    inserted: u64,
+}
+
 /// A window's state of the stamps of its stream.
 #[derive(Debug)]
 pub(crate) struct Health {
     pub(crate) options: StampOptions,
-    /// Stamps further ahead than this are checked: zero while one is on probation.
+    /// Stamps that are this far ahead are checked: all of them while one is on probation.
     pub(crate) calm: u64,
     limit: u64,
     leap: Option<Leap>,
+    departure: Option<Departure>,
 }
 
 impl Health {
@@ -64,15 +81,17 @@ impl Health {
         let limit = options.limit(bounds);
         Health {
             options,
-            calm: limit,
+            calm: limit.saturating_add(1),
             limit,
             leap: None,
+            departure: None,
         }
     }
 
     /// Records the very first stamp: nothing confirms it yet.
     #[cold]
     pub(crate) fn begin(&mut self, stamp: i64) {
+        self.departure = None;
         self.set(Some(Leap {
             at: stamp,
             messages: 1,
@@ -89,11 +108,25 @@ impl Health {
             leap.at = stamp;
             leap.messages += 1;
             if leap.messages >= MAX_DOUBTED {
+                self.departure = leap.trusted.map(|trusted| Departure {
+                    trusted,
+                    in_a_row: 0,
+                    inserted: 0,
+                });
                 self.set(None);
             }
             return;
         }
         let is_leap = stamp.abs_diff(newest) > self.limit;
+        if let Some(first) = self.leap.as_mut().filter(|_| !is_leap) {
+            // The very first stamps: nothing is known of the stream yet.
+            first.at = stamp;
+            first.messages += 1;
+            if first.messages >= MAX_DOUBTED {
+                self.set(None);
+            }
+            return;
+        }
         // Zero is not a real time.
         let trusted = Some(newest).filter(|newest| *newest != 0);
         self.set(is_leap.then_some(Leap {
@@ -103,7 +136,25 @@ impl Health {
         }));
     }
 
+    /// Whether a stamp that is too late shows that the stream continues where it was before a leap that was believed.
+    #[cold]
+    pub(crate) fn is_back(&mut self, stamp: i64, newest: i64, inserted: u64) -> bool {
+        let Some(departure) = &mut self.departure else {
+            return false;
+        };
+        if departure.inserted != inserted {
+            (departure.inserted, departure.in_a_row) = (inserted, 0);
+        }
+        departure.in_a_row += usize::from(goes_on(stamp, departure.trusted, newest));
+        let is_back = departure.in_a_row >= MAX_REFUSED;
+        if is_back {
+            self.departure = None;
+        }
+        is_back
+    }
+
     /// The newest stamp that is not on probation: what is older than the age before it is evicted.
+    #[inline]
     pub(crate) fn trusted(&self, newest: i64) -> i64 {
         match self.leap {
             Some(leap) if leap.at == newest => leap.trusted.unwrap_or(newest),
@@ -112,7 +163,16 @@ impl Health {
     }
 
     /// How many of the newest stamps were wrong, as shown by a stamp before them.
+    #[inline]
     pub(crate) fn denied(&mut self, stamp: i64, newest: i64) -> usize {
+        if self.leap.is_none() {
+            return 0;
+        }
+        self.denied_leap(stamp, newest)
+    }
+
+    #[cold]
+    fn denied_leap(&mut self, stamp: i64, newest: i64) -> usize {
         let Some(leap) = &mut self.leap else {
             return 0;
         };
@@ -137,7 +197,11 @@ impl Health {
 
     fn set(&mut self, leap: Option<Leap>) {
         self.leap = leap;
-        self.calm = if leap.is_some() { 0 } else { self.limit };
+        self.calm = if leap.is_some() {
+            0
+        } else {
+            self.limit.saturating_add(1)
+        };
     }
 }
 

@@ -39,6 +39,12 @@ impl Drop for Connection {
     }
 }
 
+/// Calls a user's code. Its panic is reported by the panic hook and goes no further: others wait behind it, and the thread is
+/// that of whoever inserts.
+pub(crate) fn contained(call: impl FnOnce()) {
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
+}
+
 /// The callbacks of a window. The list is replaced, never changed, so it can be called outside of the lock.
 pub(crate) struct Callbacks<T> {
     next: u64,
@@ -66,7 +72,7 @@ impl<T> Clone for List<T> {
 impl<T> List<T> {
     pub(crate) fn call(&self, entry: &Entry<T>, restarts: u64) {
         for (_, callback) in self.0.iter() {
-            callback(entry, restarts);
+            contained(|| callback(entry, restarts));
         }
     }
 }

@@ -22,11 +22,16 @@ const RUN_FILL: usize = if cfg!(loom) { 3 } else { 112 };
 /// A borrowed run with at least this many messages is closed instead of copied.
 const RUN_CLOSE: usize = if cfg!(loom) { 2 } else { 32 };
 
+/// How late a message usually is at most, in messages and in runs: so many are looked at one by one, from the end. How many
+/// they will be is unpredictable, and a search by halves would be wrong about each of its steps.
+const LATE_MESSAGES: usize = 32;
+const LATE_RUNS: usize = 2;
+
 /// Up to this many runs are searched linearly.
 const MAX_LINEAR_RUNS: usize = 12;
 
 /// A message and its weight.
-pub(crate) struct Held<T> {
+pub(crate) struct WeightedMessage<T> {
     pub(crate) value: Arc<T>,
     pub(crate) bytes: u64,
 }
@@ -118,6 +123,22 @@ impl<T> Run<T> {
         from + gallop(slots.len(), t, guess, |index| slots[index].stamp)
     }
 
+    /// The first place whose stamp is after that of a message that came late.
+    #[inline]
+    fn first_after_late(&self, stamp: i64) -> usize {
+        let end = self.end();
+        let near = self.start.max(end.saturating_sub(LATE_MESSAGES));
+        let later = self.slots[near..]
+            .iter()
+            .rev()
+            .take_while(|slot| slot.stamp > stamp);
+        let index = end - later.count();
+        if index > near {
+            return index;
+        }
+        self.first_from(self.start, near, stamp.saturating_add(1), near)
+    }
+
     /// The first place whose stamp is not below `t`, and the message nearest to `t`, if the guess is nearly right and
     /// both are well inside the run, as is usual. The error of the guess and the side of the nearest are
     /// unpredictable, so neither is a branch.
@@ -145,7 +166,7 @@ impl<T> Run<T> {
     }
 
     #[inline]
-    fn push(&mut self, stamp: i64, held: Held<T>) {
+    fn push(&mut self, stamp: i64, held: WeightedMessage<T>) {
         self.slots.push(Slot {
             stamp,
             value: Some(held.value),
@@ -154,15 +175,15 @@ impl<T> Run<T> {
     }
 
     #[inline]
-    fn pop_first(&mut self) -> Option<Held<T>> {
+    fn pop_first(&mut self) -> Option<WeightedMessage<T>> {
         let value = self.slots.get_mut(self.start)?.value.take()?;
         let bytes = self.weights[self.start];
         self.start += 1;
-        Some(Held { value, bytes })
+        Some(WeightedMessage { value, bytes })
     }
 
     /// Puts a message at `index`, shifting the shorter side if there is room on both.
-    fn insert(&mut self, index: usize, stamp: i64, held: Held<T>) {
+    fn insert(&mut self, index: usize, stamp: i64, held: WeightedMessage<T>) {
         let slot = Slot {
             stamp,
             value: Some(held.value),
@@ -331,7 +352,7 @@ impl<T> Runs<T> {
 
     /// Inserts a message after all that have its stamp or an earlier one.
     #[inline]
-    pub(crate) fn insert(&mut self, stamp: i64, held: Held<T>) {
+    pub(crate) fn insert(&mut self, stamp: i64, held: WeightedMessage<T>) {
         self.len += 1;
         if stamp < self.newest && self.len > 1 {
             self.insert_late(stamp, held);
@@ -345,6 +366,13 @@ impl<T> Runs<T> {
                 return;
             }
         }
+        self.start_run(stamp, held);
+    }
+
+    /// Inserts the newest message into a run of its own.
+    #[cold]
+    #[inline(never)]
+    fn start_run(&mut self, stamp: i64, held: WeightedMessage<T>) {
         let mut run = self.spare.take().unwrap_or_else(Run::empty);
         run.push(stamp, held);
         self.firsts.push(stamp);
@@ -374,9 +402,14 @@ impl<T> Runs<T> {
             .saturating_add(1)
     }
 
-    fn insert_late(&mut self, stamp: i64, held: Held<T>) {
+    #[inline(never)]
+    fn insert_late(&mut self, stamp: i64, held: WeightedMessage<T>) {
         // The last run that starts at or before the stamp; the first run if none does.
-        let mut number = self.runs_before(stamp.saturating_add(1)).saturating_sub(1);
+        let count = self.firsts.len();
+        let mut number = (count.saturating_sub(LATE_RUNS)..count)
+            .rev()
+            .find(|&number| self.firsts[number] <= stamp)
+            .unwrap_or_else(|| self.runs_before(stamp.saturating_add(1)).saturating_sub(1));
         // Owned before it is measured: the copy of a borrowed run has no empty slots.
         let run = self.places[number].own();
         if run.end() >= RUN_MAX {
@@ -391,16 +424,14 @@ impl<T> Runs<T> {
             }
         }
         let run = self.places[number].own();
-        // Usually only slightly late: the search starts at the end.
-        let end = run.end();
-        let index = run.first_from(run.start, end, stamp.saturating_add(1), end);
+        let index = run.first_after_late(stamp);
         run.insert(index, stamp, held);
         self.firsts[number] = run.stamp(run.start);
     }
 
     /// Removes the message with the smallest stamp; of equal ones, the first to arrive.
     #[inline]
-    pub(crate) fn pop_first(&mut self) -> Option<Held<T>> {
+    pub(crate) fn pop_first(&mut self) -> Option<WeightedMessage<T>> {
         let run = self.places.front_mut()?.own();
         let held = run.pop_first();
         self.len -= 1;
@@ -414,7 +445,7 @@ impl<T> Runs<T> {
 
     /// Removes the message with the largest stamp; of equal ones, the last to arrive.
     #[cold]
-    pub(crate) fn pop_last(&mut self) -> Option<Held<T>> {
+    pub(crate) fn pop_last(&mut self) -> Option<WeightedMessage<T>> {
         let run = self.places.back_mut()?.own();
         let value = run.slots.pop()?.value?;
         let bytes = run.weights.pop()?;
@@ -429,12 +460,16 @@ impl<T> Runs<T> {
         }
         // Guesses are based on the message density, which a stamp far off has distorted.
         self.take_pace();
-        Some(Held { value, bytes })
+        Some(WeightedMessage { value, bytes })
     }
 
     /// Replaces the last message with this stamp and returns it; `Err` if there is none.
     #[cold]
-    pub(crate) fn replace(&mut self, stamp: i64, held: Held<T>) -> Result<Held<T>, Held<T>> {
+    pub(crate) fn replace(
+        &mut self,
+        stamp: i64,
+        held: WeightedMessage<T>,
+    ) -> Result<WeightedMessage<T>, WeightedMessage<T>> {
         let Some(at) = self.previous(self.first_after(stamp)) else {
             return Err(held);
         };
@@ -447,7 +482,7 @@ impl<T> Runs<T> {
         match run.slots[index].value.replace(held.value) {
             Some(value) => {
                 let bytes = std::mem::replace(&mut run.weights[index], held.bytes);
-                Ok(Held { value, bytes })
+                Ok(WeightedMessage { value, bytes })
             }
             None => unreachable!("no slot from the start on is empty"),
         }
@@ -459,6 +494,8 @@ impl<T> Runs<T> {
         self.stamp(self.first_from(stamp)) == Some(stamp)
     }
 
+    #[cold]
+    #[inline(never)]
     fn drop_first_run(&mut self) {
         self.firsts.remove(0);
         if let Some(RunSlot::Own(mut run)) = self.places.pop_front() {

@@ -104,7 +104,7 @@ impl<T> Future for Reached<T> {
         }
         wait(
             &mut state,
-            Wish::Reach(this.t.nanos()),
+            Condition::Reach(this.t.nanos()),
             &mut this.ticket,
             context,
         )
@@ -126,7 +126,7 @@ impl<T> Future for Changed<T> {
         }
         wait(
             &mut state,
-            Wish::Pass(this.version),
+            Condition::Pass(this.version),
             &mut this.ticket,
             context,
         )
@@ -157,7 +157,7 @@ impl<T> Drop for Changed<T> {
 
 fn wait<T, R>(
     state: &mut State<T>,
-    wish: Wish,
+    wish: Condition,
     ticket: &mut Option<u64>,
     context: &Context<'_>,
 ) -> Poll<Result<R, WaitError>> {
@@ -170,7 +170,7 @@ fn wait<T, R>(
 
 /// What a waiter waits for.
 #[derive(Clone, Copy)]
-pub(crate) enum Wish {
+pub(crate) enum Condition {
     /// A message at this stamp or later.
     Reach(i64),
     /// A version greater than this.
@@ -181,7 +181,7 @@ pub(crate) enum Wish {
 #[derive(Default)]
 pub(crate) struct Waiters {
     next: u64,
-    list: Vec<(u64, Wish, Waker)>,
+    list: Vec<(u64, Condition, Waker)>,
 }
 
 impl Waiters {
@@ -190,7 +190,7 @@ impl Waiters {
         self.list.is_empty()
     }
 
-    fn add(&mut self, wish: Wish, waker: Waker) -> u64 {
+    fn add(&mut self, wish: Condition, waker: Waker) -> u64 {
         self.next += 1;
         self.list.push((self.next, wish, waker));
         self.next
@@ -205,9 +205,9 @@ impl Waiters {
 
     /// Takes out the satisfied waiters, to be woken outside of the lock.
     pub(crate) fn take_ready(&mut self, newest: Option<i64>, version: u64) -> Vec<Waker> {
-        let is_ready = |wish: &Wish| match *wish {
-            Wish::Reach(t) => newest.is_some_and(|newest| newest >= t),
-            Wish::Pass(seen) => version > seen,
+        let is_ready = |wish: &Condition| match *wish {
+            Condition::Reach(t) => newest.is_some_and(|newest| newest >= t),
+            Condition::Pass(seen) => version > seen,
         };
         let ready = self.list.extract_if(.., |(_, wish, _)| is_ready(wish));
         ready.map(|(_, _, waker)| waker).collect()

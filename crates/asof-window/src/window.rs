@@ -1,5 +1,8 @@
 //! The window: insertion and eviction.
 
+// The compiler would make calls of the steps of an insertion, which together take as long as the rest of it.
+#![allow(clippy::inline_always)]
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -7,8 +10,8 @@ use asof_core::Stamp;
 
 use crate::health::Health;
 use crate::lock::{Guard, Lock};
-use crate::observe::{Callbacks, Connection};
-use crate::runs::{Held, Runs};
+use crate::observe::{Callbacks, Connection, contained};
+use crate::runs::{Runs, WeightedMessage};
 use crate::wait::Waiters;
 use crate::{Bounds, Duplicates, Entry, StampOptions};
 
@@ -164,7 +167,11 @@ impl<T> Window<T> {
             return refusal;
         }
         if state.waiters.is_empty() && state.callbacks.is_empty() {
-            let kept = state.put(stamp.nanos(), Held { value, bytes }, &mut dropped);
+            let kept = state.put(
+                stamp.nanos(),
+                WeightedMessage { value, bytes },
+                &mut dropped,
+            );
             drop(state);
             dropped.tell();
             return if kept {
@@ -177,13 +184,14 @@ impl<T> Window<T> {
     }
 
     /// The rest of an insert that has waiters or callbacks.
+    #[inline(never)]
     fn insert_watched(
         mut state: Guard<'_, State<T>>,
         entry: &Entry<T>,
         bytes: u64,
         mut dropped: Dropped<T>,
     ) -> Insertion {
-        let held = Held {
+        let held = WeightedMessage {
             value: Arc::clone(&entry.value),
             bytes,
         };
@@ -198,7 +206,7 @@ impl<T> Window<T> {
         let woken = state.waiters.take_ready(newest, version);
         drop(state);
         for waker in woken {
-            waker.wake();
+            contained(|| waker.wake());
         }
         if let Some(callbacks) = called {
             callbacks.call(entry, restarts);
@@ -212,7 +220,7 @@ impl<T> Window<T> {
     /// Calls `callback` with every message inserted from now on, until the connection is dropped.
     ///
     /// It is called on the inserting thread, outside of the lock: it may query the window, insert into it, connect and
-    /// disconnect. Callbacks are called in the order of connection.
+    /// disconnect. Callbacks are called in the order of connection. A panic in one is reported and ends there.
     #[must_use = "the callback is disconnected when the connection is dropped"]
     pub fn on_insert(&self, callback: impl Fn(&Entry<T>) + Send + Sync + 'static) -> Connection
     where
@@ -307,7 +315,7 @@ impl<T> Window<T> {
         let woken = state.waiters.take_all();
         drop(state);
         for waker in woken {
-            waker.wake();
+            contained(|| waker.wake());
         }
     }
 
@@ -341,7 +349,7 @@ impl<T> State<T> {
             return None;
         };
         if stamp >= newest {
-            if stamp.abs_diff(newest) > self.health.calm {
+            if stamp.abs_diff(newest) >= self.health.calm {
                 self.health.go_ahead(stamp, newest);
             }
             return None;
@@ -359,20 +367,30 @@ impl<T> State<T> {
             return None;
         }
         if newest.abs_diff(stamp) > self.bounds.jump {
-            self.counters.restarts += 1;
-            self.bytes = 0;
-            dropped.more().all = Some(self.runs.take_all());
-            self.health.begin(stamp);
+            self.start_over(stamp, dropped);
             return None;
         }
         let is_oldest = self.runs.oldest().is_some_and(|oldest| stamp < oldest);
         let is_full = self.runs.len() >= self.bounds.count
             || self.bytes.saturating_add(bytes) > self.bounds.bytes;
         if (is_oldest && is_full) || newest.abs_diff(stamp) > self.bounds.age {
+            if self.health.is_back(stamp, newest, self.counters.inserted) {
+                self.start_over(stamp, dropped);
+                return None;
+            }
             self.counters.refused += 1;
             return Some(Insertion::TooLate);
         }
         None
+    }
+
+    /// The clock went back: what is held belongs to another time.
+    #[cold]
+    fn start_over(&mut self, stamp: i64, dropped: &mut Dropped<T>) {
+        self.counters.restarts += 1;
+        self.bytes = 0;
+        dropped.more().all = Some(self.runs.take_all());
+        self.health.begin(stamp);
     }
 
     /// Drops the newest message: its stamp was wrong.
@@ -395,20 +413,14 @@ impl<T> State<T> {
     }
 
     /// Whether the message is still there when everything is within bounds again.
-    #[inline]
-    fn put(&mut self, stamp: i64, mut held: Held<T>, dropped: &mut Dropped<T>) -> bool {
+    #[inline(always)]
+    fn put(&mut self, stamp: i64, mut held: WeightedMessage<T>, dropped: &mut Dropped<T>) -> bool {
         self.counters.inserted += 1;
         let is_late = self.runs.newest().is_some_and(|newest| stamp < newest);
         self.bytes = self.bytes.saturating_add(held.bytes);
         if self.duplicates == Duplicates::LastWins {
-            match self.runs.replace(stamp, held) {
-                Ok(old) => {
-                    self.bytes -= old.bytes;
-                    self.counters.duplicates += 1;
-                    dropped.add(old.value);
-                    self.evict(dropped);
-                    return self.runs.contains(stamp);
-                }
+            match self.replace(stamp, held, dropped) {
+                Ok(is_there) => return is_there,
                 Err(new) => held = new,
             }
         }
@@ -425,16 +437,38 @@ impl<T> State<T> {
         true
     }
 
-    #[inline]
+    /// Replaces the message with this stamp, if there is one; then tells whether it is still there.
+    #[cold]
+    #[inline(never)]
+    fn replace(
+        &mut self,
+        stamp: i64,
+        held: WeightedMessage<T>,
+        dropped: &mut Dropped<T>,
+    ) -> Result<bool, WeightedMessage<T>> {
+        let old = self.runs.replace(stamp, held)?;
+        self.bytes -= old.bytes;
+        self.counters.duplicates += 1;
+        dropped.add(old.value);
+        self.evict(dropped);
+        Ok(self.runs.contains(stamp))
+    }
+
+    #[inline(always)]
     fn evict(&mut self, dropped: &mut Dropped<T>) {
-        while let (Some(oldest), Some(newest)) = (self.runs.oldest(), self.runs.newest()) {
-            let newest = self.health.trusted(newest).max(oldest);
-            let fits = self.runs.len() <= self.bounds.count
-                && self.bytes <= self.bounds.bytes
-                && newest.abs_diff(oldest) <= self.bounds.age;
-            if fits {
-                return;
-            }
+        let Some(newest) = self.runs.newest() else {
+            return;
+        };
+        // Saturated only where no stamp is that old.
+        let horizon = self
+            .health
+            .trusted(newest)
+            .saturating_sub_unsigned(self.bounds.age);
+        while self.runs.oldest().is_some_and(|oldest| {
+            self.runs.len() > self.bounds.count
+                || self.bytes > self.bounds.bytes
+                || oldest < horizon
+        }) {
             let Some(held) = self.runs.pop_first() else {
                 return;
             };
@@ -491,7 +525,17 @@ impl<T> Dropped<T> {
     /// Logs what happened, with no lock held.
     #[inline]
     fn tell(&self) {
-        if let Some(ahead) = self.more.as_ref().and_then(|more| more.ahead) {
+        if let Some(more) = &self.more {
+            more.tell();
+        }
+    }
+}
+
+impl<T> More<T> {
+    #[cold]
+    #[inline(never)]
+    fn tell(&self) {
+        if let Some(ahead) = self.ahead {
             tracing::warn!(
                 "a message with stamp {} was far ahead of all others and was dropped; further ones are only counted",
                 Stamp::from_nanos(ahead)

@@ -246,6 +246,23 @@ fn a_callback_may_ask_insert_and_disconnect() {
 }
 
 #[test]
+fn a_callback_that_panics_costs_no_other_callback_a_message() {
+    let window = filled(10, &[]);
+    let called = Arc::new(AtomicU64::new(0));
+    let connections = [true, false].map(|panics| {
+        let called = Arc::clone(&called);
+        window.on_insert(move |_| {
+            called.fetch_add(1, Ordering::Relaxed);
+            assert!(!panics, "a panic that is meant");
+        })
+    });
+    assert_eq!(window.insert(at(1), 1), Insertion::Kept);
+    assert_eq!(window.insert(at(2), 2), Insertion::Kept);
+    assert_eq!(called.load(Ordering::Relaxed), 4);
+    drop(connections);
+}
+
+#[test]
 fn refused_messages_reach_no_callback() {
     let window = filled(1, &[10]);
     let calls = Arc::new(AtomicU64::new(0));

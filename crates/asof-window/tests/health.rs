@@ -58,6 +58,43 @@ fn a_first_stamp_in_the_far_future_costs_one_message() {
 }
 
 #[test]
+fn two_stamps_in_the_far_future_cost_two_messages_wherever_they_are() {
+    for first in [0, 1, 50] {
+        for apart in [0, 1, 10 * MILLI, 100 * SECOND] {
+            if first == 0 && apart > SECOND {
+                // Three times that agree with none of the others.
+                continue;
+            }
+            let window = Window::new(Bounds::age(Duration::from_secs(1)));
+            for n in 0..1_000 {
+                if n == first {
+                    window.insert((NOW + 1_000 * SECOND).into(), -1);
+                    window.insert((NOW + 1_000 * SECOND + apart).into(), -2);
+                }
+                window.insert((NOW + n * 10 * MILLI).into(), n);
+            }
+            let counters = window.stats();
+            let shown = format!("{apart} apart before {first}: {counters:?}");
+            assert_eq!((counters.refused, counters.future), (0, 2), "{shown}");
+            assert_eq!(window.newest().as_deref(), Some(&999), "{shown}");
+            assert_eq!(window.len(), 101, "{shown}");
+        }
+    }
+}
+
+#[test]
+fn stamps_that_never_change_are_all_kept() {
+    for stamp in [0, -5, NOW, i64::MAX, i64::MIN] {
+        let window = Window::new(Bounds::age(Duration::from_secs(1)).and_count(50));
+        for n in 0..1_000 {
+            window.insert(stamp.into(), n);
+        }
+        assert_eq!((window.len(), window.stats().refused), (50, 0), "{stamp}");
+        assert_eq!(window.newest().as_deref(), Some(&999));
+    }
+}
+
+#[test]
 fn a_topic_that_pauses_is_believed() {
     let window = Window::new(Bounds::age(Duration::from_secs(1)));
     // A message a minute: each is far ahead of all others when it comes.
@@ -265,6 +302,46 @@ fn stamps_in_the_far_future_evict_nothing_while_they_are_on_probation() {
         assert_eq!((stats.refused, stats.future), (0, odd as u64), "{stats:?}");
         assert_eq!(window.newest().map(|entry| *entry), Some(1_099));
     }
+}
+
+#[test]
+fn a_burst_of_stamps_in_the_far_future_costs_ten_messages_and_not_the_rest() {
+    for burst in [3, 10, 200] {
+        let window = Window::new(Bounds::age(Duration::from_secs(1)));
+        let insert = |from: i64, count: i64| {
+            for n in from..from + count {
+                window.insert((SECOND + n * MILLI).into(), n);
+            }
+        };
+        insert(0, 100);
+        insert(3_600_000, burst);
+        insert(100, 1_000);
+        let stats = window.stats();
+        assert_eq!((stats.refused, stats.restarts), (9, 1), "{stats:?}");
+        assert_eq!(window.newest().map(|entry| *entry), Some(1_099));
+        // A second time.
+        insert(3_700_000, burst);
+        insert(1_100, 1_000);
+        assert_eq!(window.stats().restarts, 2);
+        assert_eq!(window.len(), 1_000 - 9);
+    }
+}
+
+#[test]
+fn stragglers_of_a_clock_that_was_set_forward_do_not_bring_it_back() {
+    let window = Window::new(Bounds::age(Duration::from_secs(1)));
+    for n in 0..100_i64 {
+        window.insert((SECOND + n).into(), n);
+    }
+    // A publisher that still has the old time, beside one that has the new one.
+    for n in 0..1_000_i64 {
+        window.insert((3_600 * SECOND + n).into(), n);
+        if n > 10 {
+            window.insert((SECOND + 100 + n).into(), -1);
+        }
+    }
+    let stats = window.stats();
+    assert_eq!((window.len(), stats.restarts), (1_000, 0), "{stats:?}");
 }
 
 #[test]

@@ -246,3 +246,33 @@ proptest! {
         run(steps, 7);
     }
 }
+
+#[test]
+fn a_message_late_by_any_number_of_places_is_put_where_it_belongs() {
+    const COUNT: i64 = 500;
+    let window = Window::new(Bounds::count(2 * COUNT as usize));
+    for stamp in 1..=COUNT {
+        window.insert((10 * stamp).into(), 10 * stamp);
+    }
+    for late in 0..COUNT {
+        let stamp = 10 * (COUNT - late) - 5;
+        assert_eq!(window.insert(stamp.into(), stamp), Insertion::Kept);
+    }
+    let found = window.interval(Stamp::MIN, Stamp::MAX);
+    let found: Vec<i64> = found.iter().map(|entry| **entry).collect();
+    let wanted: Vec<i64> = (1..=2 * COUNT).map(|number| 5 * number).collect();
+    assert_eq!(found, wanted);
+}
+
+#[test]
+fn a_bound_on_age_holds_at_both_ends_of_time() {
+    for (oldest, newest) in [(i64::MIN, i64::MIN + 7), (i64::MAX - 7, i64::MAX)] {
+        for (age, left) in [(7, 2), (6, 1)] {
+            let bounds = Bounds::count(10).and_age(Duration::from_nanos(age));
+            let window = Window::new(bounds);
+            window.insert(oldest.into(), 0);
+            window.insert(newest.into(), 1);
+            assert_eq!(window.len(), left, "{oldest} {newest} {age}");
+        }
+    }
+}

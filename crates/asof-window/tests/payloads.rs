@@ -2,8 +2,12 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use asof_window::sync::{ApproximateTime, ExactTime, Rule, SharedSynchronizer};
+use asof_window::sync::{
+    ApproximateEpsilonTime, ApproximateTime, ExactTime, LatestTime, Rule, SharedSynchronizer,
+    Sorted, Synchronizer,
+};
 use asof_window::{Bounds, Window};
 use proptest::prelude::*;
 
@@ -26,7 +30,7 @@ impl Drop for Curious {
 fn a_message_may_ask_its_window_when_it_is_let_go() {
     let asked = Arc::new(AtomicUsize::new(0));
     let home = Arc::new(OnceLock::new());
-    let window = Window::new(Bounds::count(3).and_restart_after(std::time::Duration::from_secs(1)));
+    let window = Window::new(Bounds::count(3).and_restart_after(Duration::from_secs(1)));
     assert!(home.set(window.clone()).is_ok());
     let message = || Curious {
         window: Arc::clone(&home),
@@ -39,7 +43,7 @@ fn a_message_may_ask_its_window_when_it_is_let_go() {
     assert_eq!(count(), 2, "evicted by the count");
     window.insert(1.into(), message());
     assert_eq!(count(), 1, "refused because it is late");
-    window.set_bounds(Bounds::count(1).and_restart_after(std::time::Duration::from_secs(1)));
+    window.set_bounds(Bounds::count(1).and_restart_after(Duration::from_secs(1)));
     assert_eq!(count(), 2, "evicted by new bounds");
     window.insert((-5_000_000_000).into(), message());
     assert_eq!(count(), 1, "let go when the clock went back");
@@ -79,6 +83,42 @@ fn a_message_may_add_to_its_synchronizer_when_it_is_let_go() {
     assert!(sets.load(Ordering::Relaxed) <= 3);
 }
 
+/// Calls its owner when it goes.
+struct Calling(Arc<OnceLock<Box<dyn Fn() + Send + Sync>>>);
+
+impl Drop for Calling {
+    fn drop(&mut self) {
+        if let Some(call) = self.0.get() {
+            call();
+        }
+    }
+}
+
+#[test]
+fn messages_that_are_cleared_or_replaced_may_ask_their_synchronizer() {
+    fn ask<S: Synchronizer<Arc<Calling>> + Send + 'static>(policy: S) {
+        let sync = SharedSynchronizer::sets(policy, |_| {});
+        let (home, asked) = (Arc::new(OnceLock::new()), Arc::new(AtomicUsize::new(0)));
+        let (own, count) = (sync.clone(), Arc::clone(&asked));
+        let call: Box<dyn Fn() + Send + Sync> = Box::new(move || {
+            own.stats();
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        assert!(home.set(call).is_ok());
+        for t in 0..10 {
+            sync.add(0, t.into(), Arc::new(Calling(Arc::clone(&home))));
+        }
+        sync.clear();
+        assert_eq!(asked.load(Ordering::Relaxed), 10);
+    }
+    let nanos = Duration::from_nanos;
+    ask(ApproximateTime::new(2, 100));
+    ask(ApproximateEpsilonTime::new(2, 100, nanos(1)));
+    ask(ExactTime::new(2, 100));
+    ask(LatestTime::new(2));
+    ask(Sorted::new(ExactTime::new(2, 100), 100, nanos(5)));
+}
+
 #[test]
 fn what_nobody_wants_is_let_go_soon() {
     let sync = SharedSynchronizer::sets(ExactTime::new(2, 4), |_| {});
@@ -103,7 +143,7 @@ proptest! {
         let window = Window::new(Bounds::count(count));
         let mut cursor = window.cursor();
         let rules = [Rule::nearest(), Rule::last(), Rule::interpolate()]
-            .map(|rule| rule.within(std::time::Duration::from_nanos(tolerance)));
+            .map(|rule| rule.within(Duration::from_nanos(tolerance)));
         let mut now = 0;
         for (n, (ahead, off, is_late)) in steps.into_iter().enumerate() {
             now += ahead;

@@ -227,6 +227,16 @@ fn exact_time_treats_equal_stamps_as_told() {
     assert_eq!(sets(Duplicates::KeepAll), ["ac", "bd"]);
 }
 
+#[test]
+fn exact_time_holds_no_more_of_one_stamp_than_its_queue() {
+    let mut sync = ExactTime::new(2, 10).with_duplicates(Duplicates::KeepAll);
+    let (sets, drops) = feed(&mut sync, (0..1_000).map(|_| (0, 5)));
+    assert_eq!((sets.len(), drops.len()), (0, 1_000 - 11));
+    assert!(drops.iter().all(|drop| drop.2 == DropReason::QueueFull));
+    let (sets, _) = feed(&mut sync, (0..20).map(|_| (1, 5)));
+    assert_eq!(sets.len(), 11);
+}
+
 struct Aligned {
     aligner: InputAligner<i64>,
     out: Vec<i64>,

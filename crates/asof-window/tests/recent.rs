@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use asof_core::{
     TimeRange, Topics,
 };
 use asof_window::{Bounds, Recent};
+use bytes::Bytes;
 
 fn channel(topic: &str, schema: &str) -> Arc<Channel> {
     let schema = Schema {
@@ -555,4 +557,29 @@ fn last_messages_that_are_carried_stay_within_a_share_of_the_bytes() {
         last.iter().any(|one| one.channel.topic == "/small"),
         "the largest go first"
     );
+}
+
+#[test]
+fn a_payload_is_made_for_its_first_reader_and_never_for_a_message_that_nobody_reads() {
+    let recent = Recent::new(Bounds::count(3));
+    let camera = channel("/camera", "x");
+    let made = Arc::new(AtomicU64::new(0));
+    for at in 0..10 {
+        let counted = Arc::clone(&made);
+        let picture = move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Bytes::from(format!("picture {at}"))
+        };
+        recent.push_later(message(&camera, at, ""), 9, 100, picture);
+    }
+    assert_eq!(made.load(Ordering::Relaxed), 0);
+    assert!(recent.stats().bytes >= 4 * 100, "with what is carried");
+    let held = all(&recent, &Query::all());
+    let expected = [7, 8, 9].map(|at| (at, format!("picture {at}")));
+    assert_eq!(held, expected);
+    assert_eq!(made.load(Ordering::Relaxed), 3);
+    let known = recent.latest_at(&Topics::All, 6.into()).expect("readable");
+    assert_eq!(texts(&known), [(6, "picture 6".to_owned())]);
+    let mut follower = recent.follow(&Query::all()).expect("follows");
+    assert_eq!(now(&mut *follower), expected);
 }

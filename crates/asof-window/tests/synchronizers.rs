@@ -537,6 +537,27 @@ fn a_silent_sensor_is_left_out_after_the_longest_wait() {
 }
 
 #[test]
+fn waits_end_behind_all_layers_although_nothing_arrives() {
+    let wait = Duration::from_nanos(30);
+    let sorted = Sorted::new(epsilon(2).with_max_wait(wait), 10, wait);
+    let shared = Shifted::new(sorted).with_offset(0, -100);
+    let (sender, sets) = mpsc::channel();
+    let shared = SharedSynchronizer::new(shared, move |event: SyncEvent<i64>| {
+        let set = event.into_set().expect("a set").into_iter();
+        let own = set.map(|one| one.map(|one| (one.stamp.nanos(), one.value)));
+        sender.send(own.collect::<Vec<_>>()).expect("a listener");
+    });
+    shared.add(0, 110.into(), 7);
+    // It is in order at 40, and waits until 70.
+    for now in [39, 60, 70] {
+        shared.advance(now.into());
+        assert!(sets.try_recv().is_err(), "at {now}");
+    }
+    shared.advance(71.into());
+    assert_eq!(sets.try_recv(), Ok(vec![Some((110, 7)), None]));
+}
+
+#[test]
 fn one_stamp_in_the_far_future_ends_no_wait() {
     const SECOND: i64 = 1_000_000_000;
     let mut sync = epsilon(2).with_max_wait(Duration::from_secs(1));

@@ -24,6 +24,7 @@
 mod anchor;
 mod held;
 mod side;
+mod stamps;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,14 +39,18 @@ pub use asof_align::{LATENESS, On, Pick, Rule, UnknownWord, between};
 
 use anchor::{Anchor, AnchorRows};
 pub use held::SourceRef;
+#[cfg(feature = "lerobot")]
+pub(crate) use side::range_of;
 use side::{LoadedSide, Side};
+pub use stamps::{Stamps, topic_without_stamp};
 
 /// How topics are put side by side.
 #[derive(Debug, Clone)]
 pub struct AlignOptions {
     /// Which message of a topic goes with an instant, and how far away it may be.
     pub rule: Rule,
-    /// The time to align by; `None` for the stamps in the messages where all topics have them, and log times elsewhere.
+    /// The time to align by; `None` for the stamps in the messages where all topics have them, and log times elsewhere. Stamps that
+    /// were asked for are an error where a topic has none: see [`topic_without_stamp`].
     pub on: Option<On>,
     /// The wanted columns of each topic, in the form of [`TopicOptions`](asof_decode::TopicOptions); all columns of topics
     /// that are not listed.
@@ -307,17 +312,22 @@ fn choose(source: &dyn Source, topics: &[&str], on: Option<On>) -> Result<On, Al
     if on == Some(On::LogTime) {
         return Ok(On::LogTime);
     }
-    for topic in topics {
-        if !side::has_stamp(source, topic)? {
-            return match on {
-                Some(_) => Err(AlignError::NoStamp {
-                    topic: (*topic).to_owned(),
-                }),
-                None => Ok(On::LogTime),
-            };
+    let last = stamps::last_of(source, topics)?;
+    let mut without = topic_without_stamp(source, &last, topics.iter().copied());
+    if without.is_none() || on.is_some() {
+        for topic in topics {
+            // One that does not exist, or cannot be decoded, is told as that.
+            let is_stamped = side::has_stamp(source, topic)?;
+            without = without.or((!is_stamped).then_some(*topic));
         }
     }
-    Ok(On::Stamp)
+    match (without, on) {
+        (None, _) => Ok(On::Stamp),
+        (Some(_), None) => Ok(On::LogTime),
+        (Some(topic), Some(_)) => Err(AlignError::NoStamp {
+            topic: topic.to_owned(),
+        }),
+    }
 }
 
 /// The fields of a topic's columns, named after it.

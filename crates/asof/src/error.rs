@@ -9,6 +9,8 @@ use asof_formats::{ConvertError, McapWriteError};
 
 use crate::SourceError;
 use crate::align::AlignError;
+#[cfg(feature = "lerobot")]
+use crate::lerobot::LerobotError;
 
 /// Why something could not be done. The text names a way on where there is one.
 #[derive(Debug, thiserror::Error)]
@@ -81,7 +83,7 @@ pub enum Error {
     /// A dataset cannot be written.
     #[cfg(feature = "lerobot")]
     #[error(transparent)]
-    Lerobot(#[from] crate::lerobot::LerobotError),
+    Lerobot(#[from] LerobotError),
     /// Arrow refused a table.
     #[error(transparent)]
     Arrow(#[from] ArrowError),
@@ -95,32 +97,44 @@ pub enum Error {
 }
 
 impl Error {
+    /// What could not be done with a file, and the system's reason.
     pub(crate) fn file(message: impl Into<String>, cause: impl Into<Option<io::Error>>) -> Self {
-        Error::File {
-            message: message.into(),
-            cause: cause.into(),
+        let (mut message, cause) = (message.into(), cause.into());
+        if let Some(cause) = &cause {
+            message = format!("{message}: {cause}");
         }
+        Error::File { message, cause }
     }
 
     /// Whether the caller stopped it.
     pub fn is_cancelled(&self) -> bool {
-        let source = match self {
-            Error::In { cause, .. } => return cause.is_cancelled(),
-            Error::Source(source)
-            | Error::Convert(ConvertError::Read(source))
-            | Error::Table(TableError::Source(source))
-            | Error::Rows(RowsError::Table(TableError::Source(source)))
-            | Error::Align(
-                AlignError::Source(source)
-                | AlignError::Rows(RowsError::Table(TableError::Source(source))),
-            ) => source,
-            #[cfg(feature = "fleet")]
-            Error::Catalogue(asof_catalogue::CatalogueError::Store(source)) => source,
-            #[cfg(feature = "lerobot")]
-            Error::Lerobot(crate::lerobot::LerobotError::Interrupted) => return true,
-            _ => return false,
+        let of_source = |error: &SourceError| matches!(error, SourceError::Cancelled);
+        let of_table =
+            |error: &TableError| matches!(error, TableError::Source(error) if of_source(error));
+        let of_rows =
+            |error: &RowsError| matches!(error, RowsError::Table(error) if of_table(error));
+        let of_align = |error: &AlignError| match error {
+            AlignError::Source(error) => of_source(error),
+            AlignError::Rows(error) => of_rows(error),
+            _ => false,
         };
-        matches!(source, SourceError::Cancelled)
+        match self {
+            Error::In { cause, .. } => cause.is_cancelled(),
+            Error::Source(error) | Error::Convert(ConvertError::Read(error)) => of_source(error),
+            Error::Table(error) => of_table(error),
+            Error::Rows(error) => of_rows(error),
+            Error::Align(error) => of_align(error),
+            #[cfg(feature = "fleet")]
+            Error::Catalogue(asof_catalogue::CatalogueError::Store(error)) => of_source(error),
+            #[cfg(feature = "lerobot")]
+            Error::Lerobot(error) => match error {
+                LerobotError::Cancelled => true,
+                LerobotError::Source(error) => of_source(error),
+                LerobotError::Align(error) => of_align(error),
+                _ => false,
+            },
+            _ => false,
+        }
     }
 
     /// The same, saying which file it was.

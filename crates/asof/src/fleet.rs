@@ -12,8 +12,8 @@ use asof_catalogue::{
     Catalogue, Found, FoundRecording, IndexEvent, IndexOptions, IndexRun, Indexer, RecordingRow,
     Search,
 };
-use asof_core::Stamp;
-use asof_formats::{Notices, OpenOptions, Store};
+use asof_core::{Source, Stamp};
+use asof_formats::{Listing, Notices, OpenOptions, Store};
 use serde_json::{Map, Value, json};
 
 use crate::text::grouped;
@@ -75,6 +75,16 @@ pub struct FleetRecording {
     pub recording: Recording,
 }
 
+/// The recordings below a folder or bucket: see [`Fleet::places_below`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PlacesBelow {
+    /// Each recording.
+    pub places: Vec<PathBuf>,
+    /// Folders that could not be searched, and why.
+    pub problems: Vec<String>,
+}
+
 /// How many recordings with problems a run names.
 const MAX_NAMED_PROBLEMS: u64 = 10;
 /// How often a pause between two runs looks whether it was cancelled.
@@ -106,13 +116,57 @@ impl Fleet {
         place: impl AsRef<Path>,
         options: FleetOptions,
     ) -> Result<Option<Self>, Error> {
-        let place = place.as_ref();
-        let is_robot = place.to_str().is_some_and(crate::is_robot);
-        if is_robot || !place.is_dir() && !is_bucket(place) {
+        if !may_be_fleet(place.as_ref()) {
             return Ok(None);
         }
         let fleet = Fleet::new(place, options)?;
         Ok(fleet.is_indexed()?.then_some(fleet))
+    }
+
+    /// The recordings below a folder or bucket, each a place of its own, in the order of their paths: the same with a catalogue and
+    /// without one, apart from those that it knows as gone. `None` for a place that is one recording: a file, the folder of a
+    /// ROS 2 bag, a running robot, or a folder without any file that is named like a recording.
+    ///
+    /// # Errors
+    /// When the address is not valid, or the catalogue or the folder cannot be read.
+    pub fn places_below(
+        place: impl AsRef<Path>,
+        options: FleetOptions,
+    ) -> Result<Option<PlacesBelow>, Error> {
+        let place = place.as_ref();
+        if !may_be_fleet(place) {
+            return Ok(None);
+        }
+        let fleet = Fleet::new(place, options)?;
+        let mut problems = Vec::new();
+        let paths: Vec<String> = if fleet.is_indexed()? {
+            let found = fleet.find(&Search::default())?.recordings.into_iter();
+            let mut paths: Vec<String> = found.map(|one| one.row.recording).collect();
+            paths.sort_unstable();
+            paths
+        } else {
+            let root = fleet.catalogue.root();
+            let listed = root.is_bag().and_then(|is_bag| {
+                if is_bag {
+                    Ok(Listing::default())
+                } else {
+                    root.recordings()
+                }
+            });
+            let listing = match listed {
+                Ok(listing) => listing,
+                // A web server lists nothing, and a bucket may refuse to: it may be one recording all the same.
+                Err(_) if root.is_remote() => return Ok(None),
+                Err(error) => return Err(error.into()),
+            };
+            problems = listing.problems;
+            listing.files.into_iter().map(|file| file.path).collect()
+        };
+        let places = paths
+            .iter()
+            .map(|path| PathBuf::from(fleet.address_of(path)));
+        let places: Vec<PathBuf> = places.collect();
+        Ok((!places.is_empty()).then_some(PlacesBelow { places, problems }))
     }
 
     /// The same, whose long work reports there and can be cancelled.
@@ -165,7 +219,17 @@ impl Fleet {
             ..options.clone()
         };
         let indexer = Indexer::new(&self.catalogue, options);
-        let run = indexer.run(Stamp::now(), &|event| report.hear(&event));
+        // The indexer's own threads only see the flag.
+        let pass_on = || {
+            if self.progress.is_cancelled() {
+                self.progress.cancel();
+            }
+        };
+        pass_on();
+        let run = indexer.run(Stamp::now(), &|event| {
+            report.hear(&event);
+            pass_on();
+        });
         report.end();
         Ok(run?)
     }
@@ -221,7 +285,7 @@ impl Fleet {
         let rows = rows.filter(|row| row.format.is_some());
         let recording = |(recording, row): (asof_catalogue::CataloguedRecording, _)| {
             let places = [PathBuf::from(recording.place())];
-            let recording: Arc<dyn asof_formats::Recording> = Arc::new(recording);
+            let recording: Arc<dyn Source> = Arc::new(recording);
             let recording = Recording::new(recording, &places).with_progress(self.progress.clone());
             FleetRecording { row, recording }
         };
@@ -299,7 +363,7 @@ impl Fleet {
             tables,
             ..asof_sql::SqlOptions::default()
         };
-        crate::query::query(Vec::new(), options, query)
+        crate::query::query(Vec::new(), options, query, &self.progress)
     }
 
     /// The same as part of a database: see [`asof_sql::SqlOptions::fleets`].
@@ -323,6 +387,8 @@ impl Fleet {
                     "topic": topic,
                     "start": known.map(|range| range.start.nanos()),
                     "end": known.map(|range| range.end.nanos()),
+                    "messages": found.messages,
+                    "bytes_estimate": found.bytes_estimate,
                 })
             });
             object.insert("topics".to_owned(), topics.collect());
@@ -390,6 +456,11 @@ impl fmt::Debug for Fleet {
 }
 
 /// Whether a place is an address that may contain a catalogue: not one with the extension of a recording.
+fn may_be_fleet(place: &Path) -> bool {
+    let is_robot = place.to_str().is_some_and(crate::is_robot);
+    !is_robot && (place.is_dir() || is_bucket(place))
+}
+
 fn is_bucket(place: &Path) -> bool {
     let Some((_, path)) = place.to_str().and_then(|text| text.split_once("://")) else {
         return false;

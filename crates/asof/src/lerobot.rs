@@ -212,8 +212,8 @@ pub enum LerobotError {
         /// Why.
         cause: io::Error,
     },
-    /// Parquet cannot be written.
-    #[error("cannot write Parquet: {0}")]
+    /// Parquet cannot be read.
+    #[error("cannot read Parquet: {0}")]
     Parquet(#[from] parquet::errors::ParquetError),
     /// Arrow rejected the rows, which is a defect of this crate.
     #[error("cannot make rows: {0}")]
@@ -222,8 +222,8 @@ pub enum LerobotError {
     #[error("{0}")]
     Other(String),
     /// The caller stopped it.
-    #[error("interrupted; nothing was written")]
-    Interrupted,
+    #[error("cancelled; nothing was written")]
+    Cancelled,
 }
 
 /// The progress of an export.
@@ -331,7 +331,19 @@ fn make(
     std::fs::create_dir_all(parent).map_err(|error| failed(parent, &error))?;
     let making = tempfile::Builder::new().prefix(".asof-").tempdir_in(parent);
     let making = making.map_err(|error| failed(parent, &error))?;
-    let mut dataset = Dataset::new(making.path(), map, base);
+    let exported = fill(recordings, making.path(), map, base, progress);
+    let exported = exported.map_err(|error| error.placed(making.path(), folder))?;
+    Ok((making, exported))
+}
+
+fn fill(
+    recordings: impl ExactSizeIterator<Item = Result<Recording, SourceError>>,
+    making: &Path,
+    map: &DatasetMap,
+    base: Base,
+    progress: &mut dyn FnMut(ExportProgress) -> ControlFlow<()>,
+) -> Result<Exported, LerobotError> {
+    let mut dataset = Dataset::new(making, map, base);
     let total = recordings.len();
     for (at, recording) in recordings.enumerate() {
         let recording = recording?;
@@ -340,12 +352,23 @@ fn make(
             recordings: (at, total),
         }) {
             ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(LerobotError::Interrupted),
+            ControlFlow::Break(()) => Err(LerobotError::Cancelled),
         };
         dataset.add(&recording, &mut told)?;
     }
-    let exported = dataset.finish()?;
-    Ok((making, exported))
+    dataset.finish()
+}
+
+impl LerobotError {
+    /// The same, of a file in the folder that the dataset will have: the one that it is made in is removed.
+    fn placed(mut self, making: &Path, folder: &Path) -> Self {
+        if let LerobotError::Write { path, .. } | LerobotError::Ffmpeg { path, .. } = &mut self
+            && let Ok(inner) = path.strip_prefix(making)
+        {
+            *path = folder.join(inner);
+        }
+        self
+    }
 }
 
 /// Moves a folder to its target, with the permissions of a folder that was created there.

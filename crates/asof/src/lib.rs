@@ -34,31 +34,47 @@
 
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "sql")]
+mod completion;
+mod description;
 mod error;
 #[cfg(feature = "fleet")]
 mod fleet;
+#[cfg(feature = "export")]
+mod joined;
 #[cfg(feature = "sql")]
 mod own_table;
+mod poses;
 mod progress;
 #[cfg(feature = "sql")]
 mod query;
 mod recording;
 #[cfg(feature = "live")]
 mod robot;
+mod several;
 mod table;
 mod topic;
+mod transforms;
 
+#[cfg(feature = "sql")]
+pub use completion::{QueryWords, in_quotes};
 pub use error::Error;
 #[cfg(feature = "fleet")]
-pub use fleet::{Fleet, FleetOptions, FleetRecording, FleetRecordings};
+pub use fleet::{Fleet, FleetOptions, FleetRecording, FleetRecordings, PlacesBelow};
+#[cfg(feature = "export")]
+pub use joined::{Item, JoinedForm, JoinedOptions, JoinedOutput, JoinedWriter};
 #[cfg(feature = "sql")]
 pub use own_table::own_table;
 pub use progress::{Event, Progress};
 pub use recording::Recording;
 #[cfg(feature = "live")]
-pub use robot::{PlayOptions, PlayReport, Playback, RecordFiles, Robot};
+pub use robot::{
+    LiveSession, PlayOptions, PlayReport, Playback, RecordFiles, Robot, snapshots_as_json,
+    stamps_as_json, tell_losses, topics_as_json, trigger_problems,
+};
 pub use table::{Table, TableBatches};
 pub use topic::Topic;
+pub use transforms::{TransformStream, TransformUpdate, ambiguous_frames};
 
 /// Recordings checked against expectations, compared, and examined.
 pub mod check;
@@ -67,6 +83,8 @@ pub mod check;
 pub mod export;
 /// New files: recordings converted, split and recovered.
 pub mod files;
+/// The contents of a recording.
+pub mod info;
 /// Problems as JSON.
 pub mod problems;
 /// Rows as text: JSON, comma-separated values, and tables for people.
@@ -74,6 +92,9 @@ pub mod problems;
 pub mod rows;
 /// Numbers and names as people read them.
 pub mod text;
+
+/// Layers: other names and times, some of the topics, one more metadata record.
+pub mod layers;
 
 /// Topics side by side, as Arrow tables: joined by time, or resampled at a fixed rate.
 pub mod align;
@@ -142,7 +163,7 @@ pub fn open(place: impl AsRef<Path>) -> Result<Recording, SourceError> {
     open_all(&[place])
 }
 
-fn open_source(place: &Path) -> Result<Box<dyn formats::Recording>, SourceError> {
+fn open_source(place: &Path) -> Result<Box<dyn Source>, SourceError> {
     match place.to_str().filter(|text| is_robot(text)) {
         Some(address) => open_robot(address),
         None => formats::open(place),
@@ -189,14 +210,9 @@ pub fn open_all<P: AsRef<Path>>(places: &[P]) -> Result<Recording, SourceError> 
         [] => formats::open_all(places, &formats::OpenOptions::default())?,
         [place] => open_source(place.as_ref())?,
         places => {
-            let part = |place: &P| {
-                let name = place.as_ref().display().to_string();
-                Ok((name, open_source(place.as_ref())?))
-            };
-            let parts = places.iter().map(part);
-            Box::new(formats::Merged::new(
-                parts.collect::<Result<_, SourceError>>()?,
-            ))
+            let parts = places.iter().map(|place| open(place.as_ref()));
+            let parts = parts.collect::<Result<Vec<Recording>, SourceError>>()?;
+            return Ok(Recording::merged(parts));
         }
     };
     Ok(Recording::new(source, &named))
@@ -246,7 +262,7 @@ pub fn fleet(place: impl AsRef<Path>) -> Result<Fleet, Error> {
 }
 
 #[cfg(feature = "live")]
-fn open_robot(address: &str) -> Result<Box<dyn formats::Recording>, SourceError> {
+fn open_robot(address: &str) -> Result<Box<dyn Source>, SourceError> {
     match live::open(address) {
         Ok(robot) => Ok(Box::new(robot)),
         Err(error) => Err(SourceError::Unreadable {
@@ -257,7 +273,7 @@ fn open_robot(address: &str) -> Result<Box<dyn formats::Recording>, SourceError>
 }
 
 #[cfg(not(feature = "live"))]
-fn open_robot(address: &str) -> Result<Box<dyn formats::Recording>, SourceError> {
+fn open_robot(address: &str) -> Result<Box<dyn Source>, SourceError> {
     Err(SourceError::Unreadable {
         place: address.to_owned(),
         reason: "it is a running robot, and this build cannot listen to one; build it with the feature `live`"

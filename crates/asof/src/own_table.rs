@@ -28,7 +28,7 @@ pub fn own_table(path: impl AsRef<Path>) -> Result<OwnTable, Error> {
     }
     let opened = |path: &Path| {
         File::open(path)
-            .map_err(|error| Error::file(format!("cannot read {}: {error}", path.display()), error))
+            .map_err(|error| Error::file(format!("cannot read {}", path.display()), error))
     };
     opened(path)?;
     let extension = path.extension().map(OsStr::to_ascii_lowercase);
@@ -57,16 +57,16 @@ pub fn own_table(path: impl AsRef<Path>) -> Result<OwnTable, Error> {
 }
 
 /// Columns and rows.
-type Opened = (arrow_schema::SchemaRef, OwnRows);
+type TableContents = (arrow_schema::SchemaRef, OwnRows);
 
-fn parquet(path: &Path) -> Result<Opened, OwnTableError> {
+fn parquet(path: &Path) -> Result<TableContents, OwnTableError> {
     let builder = ParquetRecordBatchReaderBuilder::try_new(File::open(path)?)?;
     let schema = Arc::clone(builder.schema());
     let rows = builder.build()?;
     Ok((schema, Box::new(rows.map(|rows| Ok(rows?)))))
 }
 
-fn csv(path: &Path) -> Result<Opened, OwnTableError> {
+fn csv(path: &Path) -> Result<TableContents, OwnTableError> {
     let format = Format::default().with_header(true);
     let (schema, _) = format.infer_schema(File::open(path)?, None)?;
     let schema = Arc::new(schema);
@@ -75,7 +75,7 @@ fn csv(path: &Path) -> Result<Opened, OwnTableError> {
     Ok((schema, Box::new(rows.map(|rows| Ok(rows?)))))
 }
 
-fn arrow(path: &Path) -> Result<Opened, OwnTableError> {
+fn arrow(path: &Path) -> Result<TableContents, OwnTableError> {
     // A file of Arrow begins with its own words, a stream with a message.
     if let Ok(reader) = FileReader::try_new_buffered(File::open(path)?, None) {
         let schema = reader.schema();

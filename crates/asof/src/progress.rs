@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use asof_core::SourceError;
+
 /// What long work reports on its way, and whether it should stop. Clones share both.
 ///
 /// ```
@@ -20,10 +22,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Clone, Default)]
 pub struct Progress {
     listener: Option<Arc<Listener>>,
+    probe: Option<Arc<Probe>>,
     is_cancelled: Arc<AtomicBool>,
 }
 
 type Listener = dyn Fn(Event<'_>) + Send + Sync;
+type Probe = dyn Fn() -> bool + Send + Sync;
 
 /// One report of long work.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +51,16 @@ impl Progress {
     pub fn to(listener: impl Fn(Event<'_>) + Send + Sync + 'static) -> Self {
         Progress {
             listener: Some(Arc::new(listener)),
-            is_cancelled: Arc::default(),
+            ..Progress::default()
+        }
+    }
+
+    /// The same, which is also cancelled once this is true: it is asked often, from the thread that works.
+    #[must_use]
+    pub fn cancelled_when(self, is_cancelled: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Progress {
+            probe: Some(Arc::new(is_cancelled)),
+            ..self
         }
     }
 
@@ -58,7 +71,27 @@ impl Progress {
 
     /// Whether the work was cancelled.
     pub fn is_cancelled(&self) -> bool {
-        self.is_cancelled.load(Ordering::Relaxed)
+        self.is_cancelled.load(Ordering::Relaxed) || self.probe.as_ref().is_some_and(|is| is())
+    }
+
+    /// An error once the work was cancelled.
+    pub(crate) fn refuse_if_cancelled(&self) -> Result<(), SourceError> {
+        if self.is_cancelled() {
+            return Err(SourceError::Cancelled);
+        }
+        Ok(())
+    }
+
+    /// The same, which is also cancelled with another one.
+    pub(crate) fn or_cancelled_with(&self, other: &Progress) -> Progress {
+        let (this, other) = (self.clone(), other.clone());
+        Progress {
+            listener: self.listener.clone(),
+            probe: Some(Arc::new(move || {
+                this.is_cancelled() || other.is_cancelled()
+            })),
+            is_cancelled: Arc::default(),
+        }
     }
 
     /// True once it was cancelled.

@@ -2,30 +2,36 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
-use asof_formats::Recording;
+use asof_core::Source;
 use asof_sql::{Database, SqlOptions, Waited};
 
 use crate::table::LostCount;
-use crate::{Error, Table};
+use crate::{Error, Progress, Table};
 
-/// How often a running query looks whether its rows are still wanted.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// How often a running query looks whether its rows are still wanted, and who waits for them whether it was cancelled.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The rows of a query over named recordings.
+/// The rows of a query over named recordings. Waiting for them ends with an error when the work is cancelled.
 pub fn query(
-    recordings: Vec<(String, Arc<dyn Recording>)>,
+    recordings: Vec<(String, Arc<dyn Source>)>,
     options: SqlOptions,
     sql: &str,
+    progress: &Progress,
 ) -> Result<Table, Error> {
     let database = Arc::new(Database::new(recordings, options)?);
     let schema = database.describe(sql, &[])?.columns;
-    let sql = sql.to_owned();
+    let (sql, progress) = (sql.to_owned(), progress.clone());
     Ok(Table::new(schema, move |_, lost| {
-        QueryBatches::start(Arc::clone(&database), sql.clone(), Arc::clone(lost))
+        QueryBatches::start(
+            Arc::clone(&database),
+            sql.clone(),
+            progress.clone(),
+            Arc::clone(lost),
+        )
     }))
 }
 
@@ -34,10 +40,16 @@ struct QueryBatches {
     coming: Receiver<Result<RecordBatch, Error>>,
     /// The thread ends when this is dropped, however long the query would run.
     _wanted: Arc<()>,
+    progress: Progress,
 }
 
 impl QueryBatches {
-    fn start(database: Arc<Database>, sql: String, lost: LostCount) -> Result<Self, Error> {
+    fn start(
+        database: Arc<Database>,
+        sql: String,
+        progress: Progress,
+        lost: LostCount,
+    ) -> Result<Self, Error> {
         // Rows that were not requested yet: the query waits then.
         let (sender, coming) = sync_channel(1);
         let wanted = Arc::new(());
@@ -66,6 +78,7 @@ impl QueryBatches {
         Ok(QueryBatches {
             coming,
             _wanted: wanted,
+            progress,
         })
     }
 }
@@ -74,6 +87,15 @@ impl Iterator for QueryBatches {
     type Item = Result<RecordBatch, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.coming.recv().ok()
+        loop {
+            if let Err(cancelled) = self.progress.refuse_if_cancelled() {
+                return Some(Err(cancelled.into()));
+            }
+            match self.coming.recv_timeout(POLL_INTERVAL) {
+                Ok(batch) => return Some(batch),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
     }
 }

@@ -5,41 +5,76 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use asof_core::{
-    AttachmentEntry, Batch, Batches, FileOrder, Follow, MetadataEntry, Problem, Query, Source,
-    SourceError, Stamp, Summary, Topics, When,
+    AttachmentEntry, Batch, Batches, FileOrder, Follow, FollowEnd, FollowFused, Followed,
+    MetadataEntry, Problem, Query, Source, SourceError, Stamp, Summary, Topics, When,
 };
 use asof_decode::RowsError;
 use asof_tf::{Loaded, TransformBuffer};
 use bytes::Bytes;
 
-use crate::align::{AlignOptions, Aligned};
-use crate::{Error, Progress, Table, Topic};
+use crate::align::{AlignError, AlignOptions, Aligned};
+use crate::{Error, Progress, Table, Topic, several};
 
 /// A recording, several as one, or a running robot; made by [`open`](crate::open). Cheap to clone.
 ///
 /// Opening reads a file's summary and no message; everything else is read on demand.
 #[derive(Clone)]
 pub struct Recording {
-    source: Arc<dyn asof_formats::Recording>,
+    source: Arc<dyn Source>,
     places: Arc<[PathBuf]>,
+    /// Those that it was merged from.
+    parts: Arc<[Recording]>,
     progress: Progress,
 }
 
 impl Recording {
     /// A recording over any source, with the places that it is of.
-    pub fn new(source: impl Into<Arc<dyn asof_formats::Recording>>, places: &[PathBuf]) -> Self {
+    pub fn new(source: impl Into<Arc<dyn Source>>, places: &[PathBuf]) -> Self {
         Recording {
             source: source.into(),
             places: places.into(),
+            parts: Arc::default(),
             progress: Progress::default(),
         }
+    }
+
+    /// Several recordings as one, merged by time. [`join`](Self::join), [`resample`](Self::resample) and queries keep them apart:
+    /// their rows say which recording they are from.
+    pub fn merged(parts: Vec<Recording>) -> Self {
+        let named = parts.iter().map(|part| {
+            let source: Box<dyn Source> = Box::new(part.clone());
+            (part.name(), source)
+        });
+        let source: Box<dyn Source> = Box::new(asof_formats::Merged::new(named.collect()));
+        let places = parts.iter().flat_map(|part| part.places.iter().cloned());
+        let places: Vec<PathBuf> = places.collect();
+        Recording {
+            parts: parts.into(),
+            ..Recording::new(source, &places)
+        }
+    }
+
+    /// The same as a single recording, of whose parts nothing is known any more.
+    #[must_use]
+    pub fn as_one(mut self) -> Self {
+        self.parts = Arc::default();
+        self
+    }
+
+    /// Those that it was merged from; none for a single recording.
+    pub fn parts(&self) -> &[Recording] {
+        &self.parts
     }
 
     /// The same, whose long work reports there and can be cancelled.
     #[must_use]
     pub fn with_progress(mut self, progress: Progress) -> Self {
+        let parts = self.parts.iter().cloned();
+        let parts = parts.map(|part| part.with_progress(progress.clone()));
+        self.parts = parts.collect();
         self.progress = progress;
         self
     }
@@ -55,7 +90,7 @@ impl Recording {
     }
 
     /// The source of its messages.
-    pub fn source(&self) -> &Arc<dyn asof_formats::Recording> {
+    pub fn source(&self) -> &Arc<dyn Source> {
         &self.source
     }
 
@@ -133,19 +168,22 @@ impl Recording {
     fn cancellable(&self, mut batches: Batches) -> Batches {
         let progress = self.progress.clone();
         Box::new(std::iter::from_fn(move || {
-            if progress.is_cancelled() {
-                return Some(Err(SourceError::Cancelled));
+            match progress.refuse_if_cancelled() {
+                Ok(()) => batches.next(),
+                Err(cancelled) => Some(Err(cancelled)),
             }
-            batches.next()
         }))
     }
 
-    /// The matching messages, then new ones as they arrive.
+    /// The matching messages, then new ones as they arrive. It ends with an error when the work is cancelled.
     ///
     /// # Errors
     /// When it cannot be read at all.
     pub fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
-        self.source.follow(query)
+        Ok(Box::new(FollowFused::new(CancellableFollow {
+            follow: self.source.follow(query)?,
+            progress: self.progress.clone(),
+        })))
     }
 
     /// The absolute time of one that may be relative to the recording.
@@ -169,7 +207,8 @@ impl Recording {
         self.source.latest_at(topics, at)
     }
 
-    /// For each message of one topic, the matching message of others: see [`Aligned`] for the columns.
+    /// For each message of one topic, the matching message of others: see [`Aligned`] for the columns. Of several recordings that
+    /// have these topics, a message is matched with those of its own recording, which the column `recording` names.
     ///
     /// # Errors
     /// When a topic or a column does not exist, cannot be decoded, or has no stamps although they were requested.
@@ -179,10 +218,16 @@ impl Recording {
         others: &[T],
         options: AlignOptions,
     ) -> Result<Table, Error> {
-        Ok(self.aligned(Aligned::join(self, anchor, others, options)?))
+        let whole = Aligned::join(self, anchor, others, options.clone())?;
+        let mut topics = vec![anchor.to_owned()];
+        topics.extend(others.iter().map(|topic| topic.as_ref().to_owned()));
+        let join = |part: &Recording, topics: &[String], options| {
+            Aligned::join(part, &topics[0], &topics[1..], options)
+        };
+        Ok(self.side_by_side(whole, topics, options, join))
     }
 
-    /// Topics at a fixed rate, in instants per second.
+    /// Topics at a fixed rate, in instants per second; of several recordings that have them, of each from its start to its end.
     ///
     /// # Errors
     /// As [`join`](Self::join), or when the rate is out of range.
@@ -192,7 +237,50 @@ impl Recording {
         hz: f64,
         options: AlignOptions,
     ) -> Result<Table, Error> {
-        Ok(self.aligned(Aligned::resample(self, topics, hz, options)?))
+        let whole = Aligned::resample(self, topics, hz, options.clone())?;
+        let topics = topics.iter().map(|topic| topic.as_ref().to_owned());
+        let resample = move |part: &Recording, topics: &[String], options| {
+            Aligned::resample(part, topics, hz, options)
+        };
+        Ok(self.side_by_side(whole, topics.collect(), options, resample))
+    }
+
+    /// The table of `whole`; of several recordings the tables that `each` makes of them, unless one has some of the topics and
+    /// others have the rest: these were recorded together.
+    fn side_by_side(
+        &self,
+        whole: Aligned,
+        topics: Vec<String>,
+        options: AlignOptions,
+        each: impl Fn(&Recording, &[String], AlignOptions) -> Result<Aligned, AlignError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Table {
+        if self.parts.is_empty() {
+            return self.aligned(whole);
+        }
+        let schema = Arc::clone(whole.schema());
+        let share = |part: &Recording| {
+            let summary = part.summary();
+            let known = summary.topics();
+            let found = topics
+                .iter()
+                .filter(|topic| known.contains(&topic.as_str()));
+            found.count()
+        };
+        let parts = self.parts.iter().filter(|part| share(part) > 0);
+        if parts.clone().any(|part| share(part) < topics.len()) {
+            return several::of_together(&self.aligned(whole));
+        }
+        let options = AlignOptions {
+            on: Some(whole.on()),
+            ..options
+        };
+        let parts: Vec<Recording> = parts.cloned().collect();
+        several::one_after_another(&schema, parts, move |part| {
+            Ok(part.aligned(each(part, &topics, options.clone())?))
+        })
     }
 
     fn aligned(&self, aligned: Aligned) -> Table {
@@ -218,7 +306,7 @@ impl Recording {
     }
 
     /// The name in queries and reports: its first place, without secrets.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         let first = self.places.first().map(|place| place.display().to_string());
         asof_formats::without_secrets(&first.unwrap_or_default())
     }
@@ -242,12 +330,19 @@ impl Recording {
         query: &str,
         tables: BTreeMap<String, asof_sql::OwnTable>,
     ) -> Result<Table, Error> {
-        let named = vec![(self.name(), Arc::clone(&self.source))];
+        let all = match self.parts() {
+            [] => std::slice::from_ref(self),
+            parts => parts,
+        };
+        let named = all
+            .iter()
+            .map(|part| (part.name(), Arc::clone(&part.source)))
+            .collect();
         let options = asof_sql::SqlOptions {
             tables,
             ..asof_sql::SqlOptions::default()
         };
-        crate::query::query(named, options, query)
+        crate::query::query(named, options, query, &self.progress)
     }
 }
 
@@ -262,8 +357,43 @@ impl asof_core::SourceLayer for Recording {
         Recording::read(self, query)
     }
 
+    fn follow(&self, query: &Query) -> Result<Box<dyn Follow>, SourceError> {
+        Recording::follow(self, query)
+    }
+
     fn file_order(&self) -> Option<&dyn FileOrder> {
         self.inner().file_order().map(|_| self as _)
+    }
+}
+
+/// Follows until the work is cancelled, and reports what happens to the source.
+struct CancellableFollow {
+    follow: Box<dyn Follow>,
+    progress: Progress,
+}
+
+/// How often it is asked whether the work was cancelled.
+const TICK: Duration = Duration::from_millis(100);
+
+impl Follow for CancellableFollow {
+    fn next(&mut self, deadline: Instant) -> Result<Followed, SourceError> {
+        loop {
+            self.progress.refuse_if_cancelled()?;
+            let followed = self.follow.next(deadline.min(Instant::now() + TICK))?;
+            match &followed {
+                Followed::CaughtUp if Instant::now() < deadline => continue,
+                Followed::Restarted => self
+                    .progress
+                    .note("the clock was set back: messages from here on are from another time"),
+                Followed::End(FollowEnd::Lost(reason)) => self.progress.warning(reason),
+                _ => {}
+            }
+            return Ok(followed);
+        }
+    }
+
+    fn missed(&mut self) -> BTreeMap<String, u64> {
+        self.follow.missed()
     }
 }
 

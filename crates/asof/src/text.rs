@@ -50,6 +50,26 @@ pub fn duration(nanos: i64) -> String {
     format!("{hours} h {minutes} min {} s", whole % 60)
 }
 
+/// `1.234 s`, `3.5 min`, `2.1 h`: an age, which may be negative.
+pub fn age(nanos: i64) -> String {
+    let seconds = nanos as f64 * 1e-9;
+    if seconds.abs() < 120.0 {
+        format!("{seconds:.3} s")
+    } else if seconds.abs() < 7200.0 {
+        format!("{:.1} min", seconds / 60.0)
+    } else {
+        format!("{:.1} h", seconds / 3600.0)
+    }
+}
+
+/// The first so many characters of a text, with a sign where there are more.
+pub fn cut(text: &str, room: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(room) {
+        Some((end, _)) => Cow::Owned(format!("{} …", &text[..end])),
+        None => Cow::Borrowed(text),
+    }
+}
+
 /// `49.97`, with only significant digits.
 pub fn hertz(rate: f64) -> String {
     if rate >= 99.95 {
@@ -123,6 +143,14 @@ pub fn absent(what: &str, feature: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_is_cut_where_there_is_no_room_and_nowhere_else() {
+        let long = "é".repeat(300);
+        assert_eq!(cut(&long, 240).chars().count(), 242);
+        assert_eq!(cut(&long, 300), long);
+        assert_eq!(cut(&long, usize::MAX), long);
+    }
 
     #[test]
     fn a_name_with_a_terminals_commands_is_escaped() {

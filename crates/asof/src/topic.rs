@@ -9,7 +9,7 @@ use asof_decode::{
 };
 use serde::de::DeserializeOwned;
 
-use crate::{Error, Recording, Table};
+use crate::{Error, Recording, Table, several};
 
 /// A topic of a recording, read on demand. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -33,6 +33,11 @@ impl Topic {
         &self.name
     }
 
+    /// The recording.
+    pub(crate) fn recording(&self) -> &Recording {
+        &self.recording
+    }
+
     /// Only its messages of these log times.
     #[must_use]
     pub fn between(mut self, range: TimeRange) -> Self {
@@ -40,7 +45,8 @@ impl Topic {
         self
     }
 
-    /// Its messages as a table: `log_time`, `publish_time`, `stamp`, and a column for each field.
+    /// Its messages as a table: `log_time`, `publish_time`, `stamp`, and a column for each field. Of several recordings, the rows are
+    /// merged by log time, and the first column, `recording`, names that of each; a field of the name is `recording_` then.
     ///
     /// # Errors
     /// When its messages do not form one table, or none of them can be decoded.
@@ -48,7 +54,8 @@ impl Topic {
         self.table(None)
     }
 
-    /// Only these columns: times, and paths of fields such as `pose.pose.position` or `ranges[3]`.
+    /// Only these columns: times, paths of fields such as `pose.pose.position` or `ranges[3]`, and, of several recordings,
+    /// `recording`.
     ///
     /// # Errors
     /// As [`read`](Self::read), or when there is no such field.
@@ -58,6 +65,9 @@ impl Topic {
     }
 
     fn table(&self, columns: Option<Vec<String>>) -> Result<Table, Error> {
+        if !self.recording.parts().is_empty() {
+            return several::of_topic(&self.recording, &self.name, columns.as_deref(), self.range);
+        }
         let options = TopicOptions {
             columns,
             range: self.range,

@@ -3,7 +3,7 @@ import { button, empty, h } from "../dom";
 import { span, time } from "../format";
 import { register } from "../registry";
 
-/** What was noted about the recording; a click goes there. */
+/** The annotations of the recording; a click seeks to one. */
 function annotationsPanel(context: Context): Panel {
   const { annotations, connection, summary, view } = context;
   const element = h("div", { class: "body table", tabindex: 0, role: "region", "aria-label": "Annotations" });

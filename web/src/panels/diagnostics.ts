@@ -5,7 +5,7 @@ import { register } from "../registry";
 
 const LEVELS = ["ok", "warn", "error", "stale"];
 
-/** What the parts of a robot say about themselves: the worst first. */
+/** Diagnostics of the robot's components, the worst first. */
 function diagnosticsPanel(context: Context, spec: PanelSpec): Panel {
   const topic = spec.topic ?? "";
   const element = h("div", { class: "body diagnostics", tabindex: 0, role: "region", "aria-label": `Diagnostics ${topic}` }, empty("Waiting", `for diagnostics on ${topic}`));

@@ -4,7 +4,7 @@ import { rate } from "../format";
 import { register } from "../registry";
 import type { Edge } from "../types";
 
-/** The tree of frames, and where each is in its parent. */
+/** The tree of frames, with each pose in its parent. */
 function framesPanel(context: Context, _spec: PanelSpec): Panel {
   const element = h("div", { class: "body frames-tree" });
   let drawn = 0;

@@ -4,7 +4,7 @@ import { register } from "../registry";
 import type { Shown } from "../types";
 import { Video } from "../video";
 
-/** A camera: pictures as they were compressed, raw ones, and video. */
+/** A camera: compressed and raw images, and video. */
 class Camera {
   readonly picture: HTMLCanvasElement;
   readonly element: HTMLElement;
@@ -30,7 +30,7 @@ class Camera {
     this.video?.dispose();
   }
 
-  /** One at a time: of those that come meanwhile, the last counts. */
+  /** One at a time; of messages that arrive meanwhile only the last is shown. */
   private async show(shown: Shown): Promise<void> {
     if (this.busy) return void (this.next = shown);
     this.busy = true;

@@ -4,7 +4,7 @@ import { empty, h } from "../dom";
 import { exact } from "../exact";
 import { register } from "../registry";
 
-/** Where a robot's joints are, how fast they move and with how much effort. */
+/** Joint states: position, velocity, effort. */
 function jointsPanel(context: Context, spec: PanelSpec): Panel {
   const topic = spec.topic ?? "";
   const element = h("div", { class: "body table", tabindex: 0, role: "region", "aria-label": `Joints ${topic}` }, empty("Waiting", `for joints on ${topic}`));

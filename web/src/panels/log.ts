@@ -7,10 +7,10 @@ import { register } from "../registry";
 import type { Json, Shown } from "../types";
 
 const LEVELS = ["debug", "info", "warn", "error", "fatal"];
-/** So many lines are held before the position, and as many after it; at first, as many as a panel shows. */
+/** The lines that are loaded before and after the current time; at first, as many as a panel shows. */
 const SOME = 2500;
 const FEW = 200;
-/** What was said in so many nanoseconds is there at once, however seldom something is said in a large recording. */
+/** The interval that is loaded first, in nanoseconds: quick even where a large recording has few log messages. */
 const SOON = 10e9;
 
 interface Line {
@@ -21,7 +21,7 @@ interface Line {
   when: HTMLElement;
 }
 
-/** What the robot's programs said, by level and words; it follows the position. */
+/** The log, filtered by level and text; it follows the current time. */
 class Log {
   readonly least = h("select", { "aria-label": "Lowest level shown", title: "Lowest level shown" }, ...LEVELS.map((level, index) => h("option", { value: index }, level)));
   readonly words = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the log" });
@@ -56,7 +56,7 @@ class Log {
     this.stops.forEach((stop) => stop());
   }
 
-  /** The lines at the position first, then those around it. */
+  /** Loads the lines at the current time, then those around it. */
   private async start(): Promise<void> {
     const t = this.context.connection.position();
     await this.read(t, FEW, SOON);
@@ -80,7 +80,7 @@ class Log {
     this.follow();
   }
 
-  /** Marks the last line that was there by now. */
+  /** Marks the last line up to the current time. */
   private follow(): void {
     const t = this.context.connection.position();
     const [oldest, newest] = this.times();
@@ -104,7 +104,7 @@ class Log {
       this.list.scrollTop = top - this.list.clientHeight + element.offsetHeight + 8;
   }
 
-  /** Reads the lines around a time, where those that are held end before it or start after it. */
+  /** Loads the lines around a time that is outside of the loaded ones. */
   private async read(t: number, some: number, within = Infinity): Promise<void> {
     this.isReading = true;
     try {
@@ -114,7 +114,7 @@ class Log {
       this.lines = [...before, ...after].map((one) => this.lineOf(one));
       this.isFirst = before.length < some;
       this.isLast = after.length < some && within === Infinity && !this.context.summary.live;
-      // Nothing soon is not nothing at all.
+      // There may be lines further away.
       if (this.lines.length > 0 || within === Infinity) this.filter();
     } catch (error) {
       this.list.replaceChildren(empty("The log cannot be read", (error as Error).message));
@@ -122,7 +122,7 @@ class Log {
     this.isReading = false;
   }
 
-  /** Lines that have come since, of a running robot; those that have left the window go. */
+  /** Adds a running robot's new lines, and removes those that have left the window. */
   private async readOn(): Promise<void> {
     if (this.isReading || document.hidden) return;
     this.isReading = true;
@@ -136,14 +136,14 @@ class Log {
         this.filter();
       }
     } catch {
-      // It is asked again.
+      // The next poll tries again.
     }
     this.isReading = false;
   }
 
   private lineOf(message: Shown): Line {
     const data = (message.data ?? {}) as { [key: string]: Json };
-    const level = levelOf(data.level ?? 1);
+    const level = levelOf(data.level ?? 1, message.type);
     const name = String(data.name ?? "");
     const text = message.error ?? String(data.msg ?? data.message ?? "");
     const when = h("span", { class: "when" });
@@ -172,13 +172,14 @@ class Log {
   }
 }
 
-/** ROS 2 counts in tens, ROS 1 in powers of two, Foxglove from one; names are names. */
-function levelOf(level: Json): number {
+/** The least number of each level, by package; all others count from one to five. */
+const NUMBERS: Record<string, number[]> = { rcl_interfaces: [10, 20, 30, 40, 50], rosgraph_msgs: [1, 2, 4, 8, 16] };
+
+/** The level of a message of this type; some use names. */
+function levelOf(level: Json, type: string): number {
   if (typeof level === "string") return Math.max(0, LEVELS.findIndex((name) => level.toLowerCase().startsWith(name)));
-  const value = Number(level);
-  if (value >= 10 && value % 10 === 0) return Math.min(value / 10 - 1, 4);
-  const ros1 = [1, 2, 4, 8, 16].indexOf(value);
-  return ros1 >= 0 ? ros1 : Math.max(0, Math.min(value - 1, 4));
+  const least = NUMBERS[type.split(/[/.:]/)[0]] ?? [1, 2, 3, 4, 5];
+  return Math.max(0, least.filter((one) => Number(level) >= one).length - 1);
 }
 
 function logPanel(context: Context, spec: PanelSpec): Panel {

@@ -9,13 +9,14 @@ const METRES = 111_320;
 /** A time, a latitude, a longitude. */
 type Fix = [number, number, number];
 
-/** Where the robot was on the earth: the track alone, and a map under it where a server of tiles was named. */
+/** The GPS track, over map tiles if a tile server is configured. */
 class Track {
   readonly element: HTMLElement;
   private rows: Fix[] = [];
   private zoom = 1;
   private offset = [0, 0];
   private note: HTMLElement;
+  private dead = h("p", { class: "faint dead", role: "status" });
   private picture: ReturnType<typeof canvas>;
   private stops: (() => void)[];
   private tiles?: Tiles;
@@ -26,7 +27,7 @@ class Track {
   ) {
     this.picture = canvas(`Track of ${topic}`, (context2d, width, height) => this.draw(context2d, width, height));
     this.note = h("div", { class: "overlay" }, empty("Reading the track", topic));
-    this.element = h("div", { class: "body map" }, this.picture.element, this.note);
+    this.element = h("div", { class: "body map" }, this.picture.element, this.note, this.dead);
     if (context.summary.tiles) this.tiles = new Tiles(context.summary.tiles, () => this.picture.redraw());
     this.navigate();
     void this.read();
@@ -83,11 +84,15 @@ class Track {
     const scale = Math.min((width - 40) / wide, (height - 50) / tall) * this.zoom;
     const x = (longitude: number) => width / 2 + this.offset[0] + (longitude - middle[0]) * shrink * METRES * scale;
     const y = (latitude: number) => height / 2 + this.offset[1] - (latitude - middle[1]) * METRES * scale;
-    const step = 10 ** Math.ceil(Math.log10(60 / scale));
+    const power = 10 ** Math.floor(Math.log10(60 / scale));
+    const step = power * ([1, 2, 5].find((factor) => factor * power * scale >= 60) ?? 10);
     if (this.tiles) {
       const seen = (at: number, up: number) => [middle[0] + (at - width / 2 - this.offset[0]) / (shrink * METRES * scale), middle[1] - (up - height / 2 - this.offset[1]) / (METRES * scale)];
       const [[west, north], [east, south]] = [seen(0, 0), seen(width, height)];
       this.tiles.draw(context2d, { west, east, south, north }, scale, x, y);
+      const { dead, host } = this.tiles;
+      const told = dead ? `${counted(dead, "tile")} of ${host} could not be loaded` : "";
+      if (this.dead.textContent !== told) this.dead.textContent = told;
     } else this.drawGrid(context2d, width, height, step * scale);
     context2d.strokeStyle = color("accent");
     context2d.lineWidth = 2;
@@ -102,14 +107,16 @@ class Track {
     context2d.fill();
     context2d.fillStyle = color("text");
     context2d.font = "12px system-ui, sans-serif";
-    context2d.fillText(`${latitude.toFixed(6)}°, ${longitude.toFixed(6)}°${this.tiles ? ` · map: ${this.tiles.host}` : ""}${this.tiles?.dead ? ` (${counted(this.tiles.dead, "tile")} could not be loaded)` : ""}`, 10, height - 12);
-    context2d.fillRect(width - step * scale - 14, height - 12, step * scale, 2);
+    context2d.fillText(`${latitude.toFixed(6)}°, ${longitude.toFixed(6)}°${this.tiles ? ` · map: ${this.tiles.host}` : ""}`, 10, height - 12);
+    // Above the position where there is no room beside it.
+    const bottom = width < 400 ? height - 30 : height - 12;
+    context2d.fillRect(width - step * scale - 14, bottom, step * scale, 2);
     context2d.textAlign = "right";
-    context2d.fillText(step >= 1000 ? `${step / 1000} km` : `${step} m`, width - 14, height - 18);
+    context2d.fillText(step >= 1000 ? `${step / 1000} km` : `${step} m`, width - 14, bottom - 6);
     context2d.textAlign = "left";
   }
 
-  /** A grid of round metres. */
+  /** A grid with a round number of metres. */
   private drawGrid(context2d: CanvasRenderingContext2D, width: number, height: number, step: number): void {
     context2d.strokeStyle = color("line");
     context2d.lineWidth = 1;
@@ -125,7 +132,7 @@ class Track {
     context2d.stroke();
   }
 
-  /** The last fix by now. */
+  /** The last fix up to the current time. */
   private now(): Fix {
     const t = this.context.connection.position();
     let [low, high] = [0, this.rows.length - 1];

@@ -5,7 +5,7 @@ import { exact, parseExact } from "../exact";
 import { register } from "../registry";
 import type { Json } from "../types";
 
-/** The parameters that held at the position, where they were logged. Nothing can be set. */
+/** The parameters at the current time, where they were logged. Read-only. */
 function parametersPanel(context: Context): Panel {
   const words = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the parameters" });
   const element = h("div", { class: "body table", tabindex: 0, role: "region", "aria-label": "Parameters" }, empty("Reading the parameters", ""));
@@ -33,7 +33,7 @@ function parametersPanel(context: Context): Panel {
     isReading = false;
   };
   words.addEventListener("input", draw);
-  // They change rarely, and reading them anew is not free.
+  // They change rarely, and reading them is not free.
   const ticking = window.setInterval(() => document.hidden || void renew(), 1000);
   void renew();
   return { element, title: "", controls: [words], spec: () => ({ kind: "parameters" }), dispose: () => clearInterval(ticking) };

@@ -6,47 +6,47 @@ import { navigate } from "../context";
 import { SERIES, button, color, empty, h } from "../dom";
 import { type Expression, parse } from "../expression";
 import { FIELD_MIME } from "../first";
-import { number, ticks, time } from "../format";
+import { number, numbers, ticks, time } from "../format";
 import { type Line, computed, ends, figuresOf, middles, slope, svgOf, zigzag } from "../lines";
 import { register } from "../registry";
 
 interface PlotField {
   topic: string;
   path: string;
-  /** A colour that a person chose. */
+  /** The chosen colour. */
   color?: string;
-  /** Whether its rate of change is drawn instead of it. */
+  /** Whether its derivative is drawn. */
   derivative?: boolean;
-  /** Whether it is drawn on the axis to the right. */
+  /** Whether it uses the right axis. */
   right?: boolean;
-  /** Whether the path is a formula over the other lines, which are called a, b, c and so on. */
+  /** Whether the path is a formula over the other lines, named a, b, c, … */
   formula?: boolean;
 }
 
-/** Fields over time: all of the recording at first sight, finer when one looks closer. */
+/** Fields over time: the whole recording at first, in more detail when zoomed. */
 class Plot {
   readonly element: HTMLElement;
   fields: PlotField[];
   private area = h("div", { class: "plot-area" });
   private legend = h("div", { class: "legend" });
   private note = h("div", { class: "overlay" });
-  /** The position, as a line over the plot: moving it draws nothing anew. */
+  /** The current time as a line over the plot: moving it redraws nothing. */
   private head = h("div", { class: "playhead" });
   private lines: Line[] = [];
-  /** What `lines` cover. */
+  /** The time range of `lines`. */
   private span: { start: number; end: number; count: number };
   private plot?: uPlot;
   private abort = new AbortController();
   private timer = 0;
   private queued = false;
-  /** Of a running robot, the newest columns of each line are read again and again. */
+  /** The newest columns of a running robot's lines are polled. */
   private tails: Tail[] = [];
-  /** How the range of values is stretched: by the wheel with the shift key. */
+  /** The zoom of the value axis: wheel with shift. */
   private stretch = { factor: 1, middle: 0.5 };
   private stops: (() => void)[] = [];
-  /** Figures of the visible range, on request. */
+  /** Statistics of the visible range, on request. */
   private figures = h("table", { class: "figures", hidden: true });
-  /** The values behind them, by topic and path; every how many messages, where there are too many. */
+  /** Their values by topic and path; `every` where they are thinned out. */
   private values = new Map<string, { rows: [number, number][]; every: number }>();
   /** The moment that differences are measured from. */
   private pin?: number;
@@ -70,13 +70,13 @@ class Plot {
     this.plot?.destroy();
   }
 
-  /** What is drawn, as a picture. */
+  /** The plot as PNG. */
   savePicture(): void {
     const canvas = this.plot?.root.querySelector("canvas");
     if (canvas) save(canvas.toDataURL("image/png"), "plot.png");
   }
 
-  /** What is drawn, as lines that can be printed at any size. */
+  /** The plot as SVG. */
   saveVector(): void {
     const { plot } = this;
     if (!plot) return;
@@ -87,14 +87,14 @@ class Plot {
     save(URL.createObjectURL(new Blob([text], { type: "image/svg+xml" })), "plot.svg");
   }
 
-  /** Shows or hides the figures of what is seen. */
+  /** Shows or hides the statistics. */
   toggleFigures(): void {
     this.figures.hidden = !this.figures.hidden;
     this.showFigures();
     void this.readValues();
   }
 
-  /** Pins a cursor at the position, or takes it away: the legend then has the differences to there. */
+  /** Pins or removes a cursor at the current time: the legend shows differences to it. */
   togglePin(): boolean {
     this.pin = this.pin === undefined ? this.context.connection.position() : undefined;
     this.placeHead();
@@ -102,7 +102,7 @@ class Plot {
     return this.pin !== undefined;
   }
 
-  /** Reads what the figures are of. Formulas and running robots have the columns that are drawn. */
+  /** Reads the values for statistics. Formulas and running robots use the drawn columns. */
   private async readValues(): Promise<void> {
     if (this.figures.hidden || this.context.summary.live) return;
     const missing = this.fields.filter((field) => !field.formula && !this.values.has(this.nameOf(field)));
@@ -138,13 +138,13 @@ class Plot {
     input.focus();
   }
 
-  /** The lines that formulas can use, by the letters that they have there. */
+  /** The lines that formulas can use, by letter. */
   private letters(): Record<string, number> {
     const own = this.fields.flatMap((field, index) => (field.formula ? [] : [index]));
     return Object.fromEntries(own.slice(0, 26).map((index, at) => [String.fromCharCode(97 + at), index]));
   }
 
-  /** Works out the lines of formulas from the others. */
+  /** Evaluates the formulas. */
   private compute(): void {
     // Nothing has been read yet.
     if (this.lines.length === 0) return;
@@ -166,7 +166,7 @@ class Plot {
     return field.formula ? field.path : `${field.topic}.${field.path}`;
   }
 
-  /** The columns that are drawn, as a table: the time, then the least and the greatest of each field. */
+  /** The plot as CSV: the time, then minimum and maximum of each field. */
   saveTable(): void {
     const { start, end, count } = this.span;
     const names = this.fields.map((field) => this.nameOf(field).replaceAll('"', "'")).flatMap((name) => [`"${name} min"`, `"${name} max"`]);
@@ -213,7 +213,7 @@ class Plot {
     this.element.addEventListener("dblclick", () => (this.stretch = { factor: 1, middle: 0.5 }));
   }
 
-  /** The shift key and the wheel zoom into the values instead of the time. */
+  /** The wheel with shift zooms the value axis. */
   private stretchBy(event: WheelEvent): void {
     event.preventDefault();
     event.stopPropagation();
@@ -246,7 +246,7 @@ class Plot {
     for (let column = 0; column < count; column++) x[2 * column] = x[2 * column + 1] = (start + (column + 0.5) * width) / 1e9;
     const y = this.fields.map(({ derivative }, index) => {
       const line = this.lines[index];
-      // What has not been read yet is nothing, for as long as the axis is.
+      // Not loaded yet: no values over the whole axis.
       if (!line) return new Array<null>(count * 2).fill(null);
       return derivative ? slope(line, width / 1e9, count) : zigzag(line, count);
     });
@@ -269,8 +269,9 @@ class Plot {
   private options(): uPlot.Options {
     const { view } = this.context;
     const axis = { stroke: color("faint"), grid: { stroke: color("line"), width: 1 }, ticks: { stroke: color("line") }, font: "11px system-ui, sans-serif" };
-    const values = (_self: uPlot, splits: number[]) => splits.map(number);
-    // Three values at least, also where a plot is flat.
+    const values = (_self: uPlot, splits: number[]) => numbers(splits);
+    const size = (_self: uPlot, texts: string[] | null) => Math.max(56, ...(texts ?? []).map((text) => 6.5 * text.length + 18));
+    // At least three ticks, even in a low plot.
     const space = (_self: uPlot, _axis: number, _min: number, _max: number, tall: number) => Math.max(12, Math.min(36, tall / 5));
     const range = (_self: uPlot, least: number | null, most: number | null) => this.rangeOf(least, most);
     const hasRight = this.fields.some((field) => field.right);
@@ -282,8 +283,8 @@ class Plot {
       scales: { x: { time: false, range: () => [view.start / 1e9, view.end / 1e9] }, y: { range }, right: { range } },
       axes: [
         { ...axis, show: this.hasTimes(), size: 28, splits: (self) => ticks(view.start, view.end, self.width / 80).at.map((at) => at / 1e9), values: (self, splits) => this.times(self.width, splits) },
-        { ...axis, size: 56, space, values },
-        ...(hasRight ? [{ ...axis, size: 56, space, values, scale: "right", side: 1 as const, grid: { show: false } }] : []),
+        { ...axis, size, space, values },
+        ...(hasRight ? [{ ...axis, size, space, values, scale: "right", side: 1 as const, grid: { show: false } }] : []),
       ],
       series: [
         {},
@@ -296,7 +297,7 @@ class Plot {
     };
   }
 
-  /** The range of values: with a margin, and around a constant as wide as a change of it would be seen. */
+  /** The value range with a margin; for a constant, wide enough that a change would be visible. */
   private rangeOf(least: number | null, most: number | null): [number, number] {
     if (least === null || most === null) return [-1, 1];
     let [low, high] = [least, most];
@@ -352,7 +353,7 @@ class Plot {
     put(this.pinLine, this.pin, Infinity);
   }
 
-  /** The value of a line at a time: that of the last column that has one. */
+  /** The value of a line at a time: of the last column with one. */
   private valueAt(line: Line | undefined, t: number): number | undefined {
     const { start, end, count } = this.span;
     const column = Math.floor(((t - start) / (end - start + 1)) * count);
@@ -361,7 +362,7 @@ class Plot {
     return undefined;
   }
 
-  /** The values under the pointer, or else at the position; and what they are over all that is seen. */
+  /** Updates the legend: values under the pointer or at the current time, and statistics. */
   private showValues(t = this.context.connection.position()): void {
     const shown = (value: number) => number(Number(value.toPrecision(6)));
     const { pin } = this;
@@ -418,7 +419,7 @@ class Plot {
     this.redraw();
   }
 
-  /** Reads all lines for the view; what is there stays until the first part of the new comes. */
+  /** Reads all lines for the visible range; the old ones stay until the first new part arrives. */
   private fetchAll(): void {
     this.abort.abort();
     this.abort = new AbortController();
@@ -456,7 +457,7 @@ class Plot {
     });
   }
 
-  /** A very flat plot has no room for times; the timeline has them. */
+  /** A very low plot has no room for the time axis. */
   private hasTimes(): boolean {
     return this.area.clientHeight >= 72;
   }
@@ -481,7 +482,7 @@ function save(address: string, name: string): void {
   h("a", { href: address, download: name }).click();
 }
 
-/** One control for all forms that a plot is saved in: a narrow panel has no room for each. */
+/** One control for all export formats. */
 function saveChoice(ways: Record<string, () => void>): HTMLElement {
   const select = h("select", { "aria-label": "Save the plot as", title: "Save the plot as a picture, a drawing or a table" }, h("option", { value: "" }, "save"), ...Object.keys(ways).map((name) => h("option", {}, name)));
   select.addEventListener("change", () => {

@@ -6,8 +6,9 @@ import { bytes, time } from "../format";
 import { register } from "../registry";
 import type { Json, Shown } from "../types";
 
-/** More entries than this of one list are not drawn. */
+/** The most entries of a list that are drawn. */
 const MOST = 500;
+const YEAR = 365 * 86_400e9;
 
 /** One message as a tree, with all digits of its values. A click on a name offers to plot the field. */
 export class MessageTree {
@@ -31,7 +32,7 @@ export class MessageTree {
     this.stops = [
       context.connection.subscribe(topic, "json", (message) => {
         this.shown = message;
-        // Nobody reads faster than this.
+        // At most ten updates per second.
         if (!this.timer) this.timer = window.setTimeout(() => this.draw(), Math.max(0, 100 - (performance.now() - this.drawn)));
       }),
       () => removeEventListener("asof-clock", clock),
@@ -61,7 +62,7 @@ export class MessageTree {
     this.take(this.entries(shown.data ?? null, ""));
   }
 
-  /** Shows other entries. Where only values differ, the elements stay: what has the focus or is pressed keeps it. */
+  /** Updates the entries. Where only values differ, the elements stay and keep their focus. */
   private take(entries: HTMLElement[]): void {
     const changing = (root: ParentNode) => [...root.querySelectorAll<HTMLElement>("[data-path]")];
     const fresh = h("div", {}, ...entries);
@@ -73,7 +74,7 @@ export class MessageTree {
     });
   }
 
-  /** `path` is undefined within a text: nothing there has a path that a plot knows. */
+  /** `path` is undefined within JSON in a text, whose fields cannot be plotted. */
   private entries(value: Json, path: string | undefined): HTMLElement[] {
     if (value === null || typeof value !== "object") return [this.leaf("value", path, value)];
     const all: [string, Json][] = Array.isArray(value) ? value.map((one, index) => [`[${index}]`, one]) : Object.entries(value);
@@ -87,7 +88,7 @@ export class MessageTree {
     return shown;
   }
 
-  /** What a text or bytes hold. */
+  /** JSON within a text or bytes. */
   private folded(name: string, path: string | undefined, value: Json, note: string): HTMLElement {
     const details = h("details", { open: !this.closed.has(`${path}`) });
     details.addEventListener("toggle", () => (details.open ? this.closed.delete(`${path}`) : this.closed.add(`${path}`)));
@@ -97,7 +98,7 @@ export class MessageTree {
 
   private branch(name: string, path: string | undefined, value: Json): HTMLElement {
     const size = Array.isArray(value) ? value.length : Object.keys(value as object).length;
-    // Long lists of numbers are read as one line.
+    // Long lists of numbers are shown as one line.
     const flat = Array.isArray(value) && value.every((one) => one === null || typeof one !== "object");
     const key = `${path} ${name}`;
     const details = h("details", { open: !this.closed.has(key) && !(flat && size > 12) });
@@ -121,7 +122,7 @@ export class MessageTree {
     return h("button", { class: "key", title: `Plot ${path}`, "aria-haspopup": "menu", onclick: open }, name);
   }
 
-  /** Stamps and durations in the words of ROS and protobuf, as a person reads them. */
+  /** Stamps and durations of ROS and protobuf, formatted. */
   private asTime(value: Json): string | undefined {
     if (!value || typeof value !== "object" || Array.isArray(value) || Object.keys(value).length !== 2) return undefined;
     const seconds = value.sec ?? value.seconds;
@@ -129,8 +130,10 @@ export class MessageTree {
     if (typeof seconds !== "number" || typeof nanos !== "number") return undefined;
     if (seconds < 1e8) return `${(seconds + nanos / 1e9).toFixed(6)} s`;
     const { summary, clock } = this.context;
-    const at = BigInt(seconds) * 1_000_000_000n + BigInt(nanos) - BigInt(summary.start);
-    return time(Number(at), clock(), summary.start, 6);
+    const at = Number(BigInt(seconds) * 1_000_000_000n + BigInt(nanos) - BigInt(summary.start));
+    // A time of another clock means nothing since the start.
+    const isNear = Math.abs(at) < summary.duration + YEAR;
+    return time(at, isNear ? clock() : "utc", summary.start, 6);
   }
 }
 

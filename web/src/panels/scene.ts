@@ -2,13 +2,13 @@ import type { Context, Panel, PanelSpec } from "../context";
 import { empty, h } from "../dom";
 import { register } from "../registry";
 
-/** three.js is most of the page: it is loaded when there is something to see in space. */
+/** three.js is most of the page's size: it is loaded with the first 3D panel. */
 function scenePanel(context: Context, spec: PanelSpec): Panel {
   const element = h("div", { class: "body scene" }, h("div", { class: "empty" }, "Loading 3D …"));
   const extra = h("span", { class: "extra" });
   let inner: Panel | undefined;
   let gone = false;
-  // Asked for at once: they are read while three.js is loaded.
+  // Subscribed at once: read while three.js is loaded.
   const stop = context.summary.frame_topics.length > 0 ? context.connection.frames(() => undefined) : () => undefined;
   import("../scene/scene").then(
     ({ sceneContents }) => {
@@ -16,7 +16,7 @@ function scenePanel(context: Context, spec: PanelSpec): Panel {
       inner = sceneContents(context, spec, element);
       extra.replaceChildren(...(inner.controls ?? []));
       if (context.summary.frame_topics.length > 0) hint(context, element);
-      // The view asks for itself now.
+      // The view has its own subscription now.
       stop();
     },
     () => element.replaceChildren(empty("No 3D", "The 3D view could not be loaded; reload the page.")),
@@ -34,7 +34,7 @@ function scenePanel(context: Context, spec: PanelSpec): Panel {
   };
 }
 
-/** Says that the transforms are still being read: an empty picture is not yet an answer. */
+/** Shows that transforms are still being read. */
 function hint(context: Context, element: HTMLElement): void {
   const note = h("div", { class: "hint", role: "status" }, "Reading the transforms around this time …");
   element.append(note);

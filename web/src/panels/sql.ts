@@ -4,7 +4,7 @@ import { ask } from "../connection";
 import type { Context, Panel, PanelSpec } from "../context";
 import { SERIES, color, empty, h } from "../dom";
 import { exact, parseExact } from "../exact";
-import { count, counted, number, time } from "../format";
+import { count, counted, numbers, time } from "../format";
 import { register } from "../registry";
 
 type Cell = number | bigint | string | null;
@@ -12,11 +12,11 @@ type Cell = number | bigint | string | null;
 interface Answer {
   columns: { name: string; kind: "time" | "number" | "text" }[];
   rows: Cell[][];
-  /** Why these are not all rows. */
+  /** Why rows are missing. */
   cut: string | null;
 }
 
-/** Rows that are drawn; a plot has them all. */
+/** The most rows of the table; a plot has all. */
 const MOST_SHOWN = 1000;
 const FIRST = "SELECT topic, type, messages FROM topics ORDER BY messages DESC";
 
@@ -43,7 +43,7 @@ class SqlPanel {
     this.isPlotted = spec.options?.plot === true;
     this.element = h("div", { class: "body sql" }, this.text, h("div", { class: "sql-bar" }, this.run, this.form, this.note), this.area);
     this.text.addEventListener("keydown", (event) => {
-      // The keys of the page are for those who do not type.
+      // The page's keys do not apply while typing.
       event.stopPropagation();
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) void this.start();
       if (event.key === "Escape") this.running?.abort();
@@ -130,19 +130,19 @@ class SqlPanel {
     this.show(h("table", {}, h("thead", {}, head), h("tbody", {}, ...body)), ...more);
   }
 
-  /** A time that can be gone to. */
+  /** A time as a link. */
   private timeCell(t: number): HTMLElement {
     const { connection, clock, summary } = this.context;
     const go = h("button", { class: "plain text", title: "Go there", onclick: () => connection.seek(t) }, time(t, clock(), summary.start, 6));
     return h("td", { class: "time" }, go);
   }
 
-  /** Numbers over the first time, or else over the first number. */
+  /** Plots numbers over the first time column, or over the first number. */
   private drawPlot({ columns, rows }: Answer): void {
     const places = columns.map((_, index) => index);
-    const numbers = places.filter((index) => columns[index].kind === "number");
-    const at = places.find((index) => columns[index].kind === "time") ?? numbers[0];
-    const shown = numbers.filter((index) => index !== at);
+    const numeric = places.filter((index) => columns[index].kind === "number");
+    const at = places.find((index) => columns[index].kind === "time") ?? numeric[0];
+    const shown = numeric.filter((index) => index !== at);
     if (at === undefined || shown.length === 0 || rows.length === 0)
       return this.show(empty("Nothing to plot", "A plot needs rows with a time, or a number, and another number beside it."));
     const isTime = columns[at].kind === "time";
@@ -151,7 +151,7 @@ class SqlPanel {
     const x = sorted.map((row) => (row[at] as number) / (isTime ? 1e9 : 1));
     const lines = shown.map((index) => sorted.map((row) => value(row, index)));
     const axis = { stroke: color("faint"), grid: { stroke: color("line"), width: 1 }, ticks: { stroke: color("line") }, font: "11px system-ui, sans-serif" };
-    const values = (_: uPlot, splits: number[]) => splits.map(number);
+    const values = (_: uPlot, splits: number[]) => numbers(splits);
     const series = shown.map((index, place) => ({ label: columns[index].name, stroke: SERIES[place % SERIES.length], width: 1.5, spanGaps: true, points: { show: sorted.length < 200 } }));
     this.show();
     this.plot = new uPlot(

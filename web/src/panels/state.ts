@@ -12,7 +12,7 @@ interface Row {
   error?: string;
 }
 
-/** What booleans and enums were, over time. */
+/** Booleans and enums over time. */
 function statePanel(context: Context, spec: PanelSpec): Panel {
   const { connection, view, summary } = context;
   let ticking = 0;

@@ -7,12 +7,12 @@ import { time } from "../format";
 import { register } from "../registry";
 import type { Json, Shown } from "../types";
 
-/** So many messages are shown, so many columns, and so often at most, in milliseconds. */
+/** The most messages and columns, and the shortest time between updates, in milliseconds. */
 const ROWS = 100;
 const COLUMNS = 40;
 const PAUSE = 400;
 
-/** The last messages of a topic up to the position, a row for each, a column for each field. */
+/** The last messages of a topic up to the current time: a row each, a column for each field. */
 class MessageTable {
   readonly element: HTMLElement;
   private head = h("thead");
@@ -81,7 +81,7 @@ class MessageTable {
       return isNumber(name) && name !== "value" ? h("button", { class: "key", title: `Plot ${name}`, "aria-haspopup": "menu", onclick: open }, ...broken(name)) : h("span", {}, ...broken(name));
     };
     const key = names.map((name) => `${name} ${isNumber(name)}`).join("\n");
-    // The head stays where it is: it may have the focus.
+    // The head is not replaced: it may have the focus.
     if (this.head.dataset.key !== key) this.head.replaceChildren(h("tr", {}, h("th", { scope: "col" }, "time"), ...names.map((name) => h("th", { scope: "col" }, title(name)))));
     this.head.dataset.key = key;
     const more = all.length > names.length ? h("p", { class: "faint" }, `${all.length - names.length} more fields are not shown; the panel Message has all.`) : "";

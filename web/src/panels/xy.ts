@@ -12,7 +12,7 @@ interface Field {
 /** A time and two values. */
 type Place = [number, number, number];
 
-/** Fields over another: the first is drawn to the right, the others up. */
+/** XY plot: the first field is the horizontal axis, the others the vertical one. */
 class Curve {
   readonly element: HTMLElement;
   private curves: Place[][] = [];
@@ -152,7 +152,7 @@ class Curve {
     context2d.lineWidth = 1;
     context2d.strokeStyle = color("line");
     context2d.fillStyle = color("faint");
-    // About 80 pixels apart, at numbers that people like.
+    // About 80 pixels apart, at round numbers.
     const steps = scales.map((scale) => {
       const power = 10 ** Math.floor(Math.log10(80 / scale));
       return ([1, 2, 5].find((factor) => factor * power * scale >= 80) ?? 10) * power;

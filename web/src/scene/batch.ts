@@ -3,7 +3,7 @@ import { matrixOf } from "./frames";
 import type { Marker } from "./markers";
 import { words } from "./words";
 
-/** More than this at once is left out, and said. */
+/** The most markers; the rest is left out and counted. */
 const MOST_INSTANCES = 100_000;
 const MOST_CORNERS = 1_500_000;
 const MOST_TEXTS = 500;
@@ -14,8 +14,7 @@ interface Instance {
 }
 
 /**
- * Draws many markers as few objects: all boxes are one, all lines are one. A thousand markers are a handful of calls to
- * the graphics card.
+ * Batches markers: all boxes are one object, all lines are one. A thousand markers take a few draw calls.
  */
 export class Batch {
   private instances = new Map<string, Instance[]>();
@@ -26,7 +25,7 @@ export class Batch {
   readonly left = new Map<string, number>();
   readonly meshes: Marker[] = [];
 
-  /** Everything is placed around here, so that what is far from its frame's origin stays sharp. */
+  /** The origin of the batch: coordinates far from the frame's origin stay precise. */
   constructor(private origin: three.Vector3) {}
 
   leave(kind: string): void {
@@ -65,7 +64,7 @@ export class Batch {
     }
   }
 
-  /** All that was added, as objects. */
+  /** Builds the objects. */
   build(into: three.Object3D): void {
     for (const [key, all] of this.instances) into.add(instanced(key, all));
     for (const [key, { places, colors }] of this.corners) into.add(cornered(key, places, colors));
@@ -75,7 +74,7 @@ export class Batch {
 
   private instance(shape: string, matrix: three.Matrix4, [r, g, b, a]: number[]): void {
     if (++this.count > MOST_INSTANCES) return this.leave("further shapes");
-    // Zero is what people send who never set it.
+    // Zero: the publisher never set it.
     const opacity = a > 0 && a < 1 ? Math.max(0.1, Math.round(a * 10) / 10) : 1;
     const key = `${shape} ${opacity}`;
     const all = this.instances.get(key) ?? [];
@@ -126,7 +125,7 @@ export class Batch {
     this.fill("triangles", marker, place.multiply(new three.Matrix4().makeScale(x, y, z)), order.slice(0, order.length - (order.length % 3)));
   }
 
-  /** Corners one after the other, each with its colour. */
+  /** Corners in sequence, each with its colour. */
   private fill(key: string, marker: Marker, place: three.Matrix4, order: number[]): void {
     if ((this.corner += order.length) > MOST_CORNERS) return this.leave("further lines");
     const into = this.corners.get(key) ?? { places: [], colors: [] };

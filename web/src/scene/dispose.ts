@@ -1,6 +1,6 @@
 import * as three from "three";
 
-/** Empties a group and frees what it took on the graphics card, except for what stays over the whole recording. */
+/** Empties a group and frees its GPU resources, except for shared ones. */
 export function clear(group: three.Object3D): void {
   for (const child of [...group.children]) {
     if (child.name === "kept") continue;
@@ -17,13 +17,12 @@ export function clear(group: three.Object3D): void {
   }
 }
 
-/** So many objects wait for a picture without them; where no picture is painted, the oldest go without. */
+/** The most replaced objects that wait for the next frame; where no frame is rendered, the oldest are freed before it. */
 const MOST_RETIRED = 12;
 
 /**
- * Objects that have given way to others. They are freed after the next picture: a material that is freed before its
- * successor is drawn takes its program with it, and without a graphics card a program takes longer to compile than a picture
- * to paint.
+ * Replaced objects, freed after the next frame: a material that is freed before its successor is drawn also frees its shader
+ * program, and without a GPU a program takes longer to compile than a frame takes to render.
  */
 export class Retired {
   private all: three.Object3D[] = [];
@@ -34,7 +33,7 @@ export class Retired {
     if (this.all.length > MOST_RETIRED) free(this.all.splice(0, 1));
   }
 
-  /** A picture has been painted. */
+  /** Called after a frame was rendered. */
   free(): void {
     free(this.all.splice(0));
   }

@@ -1,34 +1,34 @@
 import * as three from "three";
 
-/** What there is to see: where its middle is, and how far it reaches from there along each axis. */
+/** A bounding box: its centre, and its half size along each axis. */
 export interface Extent {
   center: three.Vector3;
   half: three.Vector3;
 }
 
-/** From where things are looked at: from behind and above. */
+/** The initial direction of view: from behind and above. */
 const FROM = new three.Vector3(-0.42, -0.58, 0.7).normalize();
-/** How much of the picture what there is to see may take. */
+/** The share of the picture that the content may fill. */
 const SHARE = 0.92;
-/** What is so many times farther away than everything else reaches, or a shape so many times larger, is not looked at. */
+/** Objects this many times farther away than the extent of all others, or this many times larger, are outliers. */
 const APART = 10;
-/** Gaps of up to this many metres are not far; where there are only two things to compare, larger ones are not either. */
+/** Gaps up to this many metres are never outliers; with only two objects, larger gaps are not either. */
 const NEAR = 0.5;
 const NEAR_OF_TWO = 2;
 /** More instances of a shape than this are sampled. */
 const MOST_INSTANCES = 2000;
 
-/** Something that the view may be fitted to. */
+/** An object to fit the view to. */
 interface Item {
   box: three.Box3;
-  /** A solid shape: one may be as large as the world around it, such as a sky or a floor. */
+  /** A solid shape, which may be as large as the world, such as a floor. */
   isShape: boolean;
 }
 
 /**
- * The middle and the reach of some objects. Of points, the outermost tenth on each side does not count: a single far
- * reflection would make everything else small. For the same reason neither does what is far from everything else, nor
- * a shape that is much larger.
+ * The bounding box of objects. Of points, the outermost tenth on each side does not count: a single far
+ * reflection would make everything else small. For the same reason outliers do not count, nor does
+ * a much larger shape.
  */
 export function extentOf(objects: three.Object3D[], around?: three.Vector3): Extent | undefined {
   const box = new three.Box3();
@@ -43,7 +43,7 @@ export function extentOf(objects: three.Object3D[], around?: three.Vector3): Ext
   return { center, half: far };
 }
 
-/** What lies around a robot, without what is far from all the rest: a fix in metres of the whole country, say. */
+/** The bounding box of objects around a robot, without outliers such as a position in national coordinates. */
 export function extentNear(objects: three.Object3D[], body: three.Vector3, least: number): Extent {
   const half = new three.Vector3();
   const found = objects.map((object) => extentOf([object], body)?.half).filter((one) => one !== undefined);
@@ -51,20 +51,20 @@ export function extentNear(objects: three.Object3D[], body: three.Vector3, least
   return { center: body, half };
 }
 
-/** The same with a reach of at least and at most so much. */
+/** The same with its size clamped. */
 export function bounded({ center, half }: Extent, least: number, most: number): Extent {
   const reach = half.length();
   if (reach < least) return { center, half: half.clone().max(new three.Vector3().setScalar(least / Math.sqrt(3))) };
   return { center, half: half.clone().multiplyScalar(Math.min(1, most / reach)) };
 }
 
-/** Both, in one. */
+/** The union of two boxes. */
 export function union(one: Extent, other: Extent): Extent {
   const box = boxOf(one).union(boxOf(other));
   return { center: box.getCenter(new three.Vector3()), half: box.getSize(new three.Vector3()).multiplyScalar(0.5) };
 }
 
-/** Puts the camera so that all of it is in the picture. */
+/** Places the camera so that the box is visible. */
 export function look(camera: three.PerspectiveCamera, target: three.Vector3, extent: Extent): void {
   const up = Math.tan(three.MathUtils.degToRad(camera.fov / 2)) * SHARE;
   const across = up * camera.aspect;
@@ -85,7 +85,7 @@ export function look(camera: three.PerspectiveCamera, target: three.Vector3, ext
   camera.updateProjectionMatrix();
 }
 
-/** Whether all of it is in the picture. */
+/** Whether the box is visible. */
 export function isSeen(camera: three.PerspectiveCamera, extent: Extent): boolean {
   camera.updateMatrixWorld();
   return cornersOf(extent).every((corner) => {
@@ -130,7 +130,7 @@ function instancesOf(mesh: three.InstancedMesh): Item[] {
   return items;
 }
 
-/** From the innermost on, all items up to one that is far from them, or much larger; the inner half always counts. */
+/** All items from the innermost outwards, up to the first outlier; the inner half always counts. */
 function together(items: Item[]): Item[] {
   if (items.length < 2) return items;
   const middleOf = (axis: "x" | "y" | "z") => {

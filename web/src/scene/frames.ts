@@ -6,7 +6,7 @@ export interface Placed {
   matrix: three.Matrix4;
 }
 
-/** The fixed frame: its name, the root of its tree, and the way back from there. */
+/** The fixed frame: its name, the root of its tree, and its inverse pose in the root. */
 export interface Base {
   name: string;
   root: string;
@@ -21,12 +21,12 @@ export function matrixOf([x, y, z, qx, qy, qz, qw]: number[]): three.Matrix4 {
 const WORLDS = ["map", "world", "earth", "utm", "odom"];
 const BODIES = ["base_link", "base_footprint", "base", "body", "chassis"];
 
-/** Where every frame is, in the root of its tree. */
+/** The poses of all frames in the roots of their trees. */
 export class FrameTree {
   poses = new Map<string, Placed>();
   readonly roots = new Set<string>();
   private edges: Edge[] = [];
-  /** What messages say about frames that no transform places: odometry knows where its robot is. */
+  /** Poses from messages, such as odometry, for frames without a transform. */
   private said = new Map<string, Edge>();
 
   set(edges: Edge[]): void {
@@ -34,7 +34,7 @@ export class FrameTree {
     this.place();
   }
 
-  /** Takes a message's word for a frame, as long as no transform places it. */
+  /** Sets the pose of a frame from a message; transforms take precedence. */
   say(parent: string, child: string, pose: number[]): void {
     if (!parent || !child || parent === child) return;
     this.said.set(child, { parent, child, pose, static: false, hz: 0 });
@@ -47,13 +47,13 @@ export class FrameTree {
     return named ?? [...this.said.keys()][0];
   }
 
-  /** The frame that a picture stands still in, so that the robot moves. */
+  /** The default fixed frame, in which the robot moves. */
   preferred(otherwise: string): string {
     for (const name of WORLDS) {
       const found = this.poses.get(name) ?? [...this.poses].find(([known]) => known.endsWith(`/${name}`))?.[1];
       if (found) return found.root;
     }
-    // The tree of the robot; of several, the one with the most frames.
+    // The tree of the robot; of several trees, the one with the most frames.
     const body = this.body();
     if (body) return this.poses.get(body)?.root ?? body;
     const sizes = new Map<string, number>();

@@ -5,19 +5,19 @@ import { rainbowAt } from "./points";
 
 export type Palette = "map" | "costmap" | "range";
 
-/** The colours that suit what a map holds: the server knows costs and heights, and a costmap of occupancies has its name. */
+/** The default palette: by the server for costs and heights, by the topic's name for costmaps of occupancies. */
 export function paletteOf(shown: Shown): Palette {
   return (shown.palette as Palette | undefined) ?? (/cost/.test(shown.topic) ? "costmap" : "map");
 }
 
-/** What the colours of a map stand for, where they are neither occupancies nor costs. */
+/** The value range of a map that has neither occupancies nor costs. */
 export function rangeOfCells(shown: Shown): string {
   const range = shown.range as [number, number] | undefined;
   const layer = shown.layer ? `${String(shown.layer)} ` : "";
   return range ? `${layer}${range.map((value) => Number(value.toPrecision(4))).join(" … ")}` : "";
 }
 
-/** A map of cells as a picture on the ground. */
+/** A grid map as a textured plane. */
 export function cellsOf(shown: Shown, palette: Palette): three.Mesh {
   const [width, height, resolution] = [Number(shown.width), Number(shown.height), Number(shown.resolution)];
   const values = shown.body ? new Uint8Array(shown.body, shown.bodyOffset, width * height) : new Uint8Array(0);
@@ -47,7 +47,7 @@ const SHADES = tableOf((value) => {
   return [shade, shade, value > 100 ? 134 : shade, value > 100 ? 70 : 235];
 });
 
-/** Nothing where it is free, blue to red with the cost, pink where the robot would touch. */
+/** Transparent where free, blue to red by cost, cyan for inscribed, pink for lethal. */
 const COSTS = tableOf((value) => {
   if (value === 0) return [0, 0, 0, 0];
   if (value > 100) return [90, 110, 110, 90];
@@ -56,7 +56,7 @@ const COSTS = tableOf((value) => {
   return [Math.round(255 * (value / 98)), 0, Math.round(255 * (1 - value / 98)), 170];
 });
 
-/** Blue for the least, red for the most, nothing where nothing is known. */
+/** Blue for the minimum, red for the maximum, transparent where unknown. */
 const RANGE = tableOf((value) => (value > 100 ? [0, 0, 0, 0] : [...rainbowAt(value / 100), 215]));
 
 const TABLES: Record<Palette, Uint8Array> = { map: SHADES, costmap: COSTS, range: RANGE };

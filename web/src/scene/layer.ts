@@ -10,7 +10,7 @@ import { type Marker, markersOf, plain, sceneOf } from "./markers";
 import { type PointColor, cloudOf } from "./points";
 import { arrowOf, lineOf, polygonOf, posesOf, rangeOf } from "./poses";
 
-/** What a person has chosen for a topic. */
+/** The settings of a layer. */
 export interface LayerSettings {
   color?: string;
   size?: number;
@@ -22,43 +22,43 @@ export interface LayerSettings {
   palette?: Palette;
 }
 
-/** What a layer needs of the view that it is in. */
+/** The interface of a layer to its scene. */
 export interface Host {
   frames: FrameTree;
   arrowSize: () => number;
-  /** Something is to be drawn, or said, anew. */
+  /** Requests a redraw. */
   changed: () => void;
   isLive: boolean;
-  /** What the frames of this topic start with. */
+  /** The frame prefix of this topic. */
   prefix: string;
-  /** Takes away what has given way to something else. */
+  /** Removes a replaced object. */
   retire: (object: three.Object3D) => void;
-  /** Resolves when what is read first has been. */
+  /** Resolves when the first frames have arrived. */
   first: () => Promise<void>;
 }
 
-/** Something in one frame. */
+/** An object in one frame. */
 interface Part {
   object: three.Object3D;
   frame: string;
-  /** Where the message said that its frame was, when it was measured. */
+  /** The pose of the frame at the message's stamp. */
   placed?: Placed;
   t: number;
 }
 
-/** The messages of one topic, in space. */
+/** The layer of one topic. */
 export class Layer {
   readonly object = new three.Group();
   error?: string;
-  /** What the last message held that is not drawn, in words. */
+  /** What is not drawn of the last message. */
   left = "";
   /** Whether its points are those of a scan. */
   isScan = false;
-  /** How much of the last message is drawn. */
+  /** The number of elements that are drawn. */
   drawn = 0;
-  /** What the colours of the last message stand for, where that is not plain. */
+  /** The value range of the colours, where they have one. */
   range = "";
-  /** The frame that no transform leads from to the fixed frame; then nothing is drawn. */
+  /** The frame, if no transform connects it to the fixed frame; then nothing is drawn. */
   lost?: string;
   /** The fields that points can be coloured by, and the layers of a map. */
   fields: string[] = [];
@@ -83,7 +83,7 @@ export class Layer {
     return role === "points" || role === "grid" ? role : "columns";
   }
 
-  /** Whether the last message says everything, so that those before it need not be drawn. */
+  /** Whether each message replaces the one before. */
   needsLast(): boolean {
     return this.topic.role !== "marker" && !this.settings.decay;
   }
@@ -92,7 +92,7 @@ export class Layer {
     if (shown.op === "nothing") return this.empty();
     this.error = shown.error;
     if (shown.error) return;
-    // What was built up until now is not what was known then.
+    // After a seek backwards, accumulated content is from the future.
     if (shown.t < this.t) this.empty();
     this.t = shown.t;
     this.last = shown;
@@ -103,38 +103,38 @@ export class Layer {
     }
   }
 
-  /** Draws the last message once more, with other settings. */
+  /** Redraws the last message with other settings. */
   again(): void {
     if (this.last) this.draw(this.last);
     if (this.trail) (((this.trail.object as three.Line).material as three.LineBasicMaterial).color.set(this.tint()));
   }
 
-  /** Puts everything where its frame is. What no transform places is not drawn. */
-  put(base: Base): void {
+  /** Places all parts by their frames' poses. Parts without a transform, and a replaced layer, are hidden. */
+  put(base: Base, isReplaced = false): void {
     this.lost = undefined;
     for (const part of [...this.parts, ...(this.trail ? [this.trail] : [])]) {
       const { object } = part;
       const matrix = this.matrixIn(base, part);
       object.matrixAutoUpdate = false;
-      object.visible = matrix !== undefined;
+      object.visible = matrix !== undefined && !isReplaced;
       if (matrix) object.matrix.copy(base.inverse).multiply(matrix).multiply(object.userData.own as three.Matrix4);
       else if (part !== this.trail) this.lost = part.frame;
       object.matrixWorldNeedsUpdate = true;
     }
   }
 
-  /** Where a part's frame is in the root of the fixed frame: when it was measured, or else now. */
+  /** The pose of a part's frame in the root of the fixed frame: at its stamp, or else now. */
   private matrixIn(base: Base, part: Part): three.Matrix4 | undefined {
     const known = [part.placed, this.host.frames.poses.get(part.frame)].find((pose) => pose?.root === base.root);
     return known?.matrix ?? (part.frame === base.name ? new three.Matrix4() : undefined);
   }
 
-  /** All frames of what it shows. */
+  /** The frames of its parts. */
   frameNames(): string[] {
     return this.parts.map((part) => part.frame);
   }
 
-  /** Lets go of what is older than it may be. */
+  /** Removes what has expired. */
   expire(t: number): void {
     const decay = (this.settings.decay ?? 0) * 1e9;
     if (decay > 0) this.drop((part) => part.t < t - decay && part !== this.parts.at(-1));
@@ -145,7 +145,7 @@ export class Layer {
     this.host.changed();
   }
 
-  /** The frame of what it shows. */
+  /** The frame of its last part. */
   frame(): string {
     return this.parts.at(-1)?.frame ?? "";
   }
@@ -176,7 +176,7 @@ export class Layer {
     this.parts = this.parts.filter((part) => !isMeant(part));
   }
 
-  /** Shows this instead of what was there. */
+  /** Replaces its content. */
   private show(object: three.Object3D | undefined, frame: string, placed?: Placed): void {
     this.drop(() => true);
     if (object) this.add(object, frame, placed);
@@ -296,7 +296,7 @@ export class Layer {
     this.host.changed();
   }
 
-  /** Where a pose went over the whole recording, as a line. Where a running robot went is asked for again. */
+  /** Reads the path of a pose over the whole recording; of a running robot, repeatedly. */
   private async readTrail(): Promise<void> {
     const { type, topic } = this.topic;
     const inner = /Odometry$|WithCovarianceStamped$/.test(type) && !/foxglove/i.test(type) ? "pose.pose" : "pose";

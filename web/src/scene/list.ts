@@ -1,8 +1,9 @@
 import { h } from "../dom";
+import { broken } from "../fields";
 import type { LayerSettings } from "./layer";
 import type { SceneView } from "./scene";
 
-/** What is shown in a scene, each with a box to hide it and its settings. */
+/** The list of layers, each with a checkbox and settings. */
 export function layerList(view: SceneView) {
   const element = h("div", { class: "layers", role: "group", "aria-label": "What is shown" });
   const counts = h("div", { class: "faint counts" });
@@ -12,19 +13,19 @@ export function layerList(view: SceneView) {
     const box = h("input", { type: "checkbox" });
     box.checked = !view.hidden.has(name);
     box.addEventListener("change", () => view.toggle(name, box.checked));
-    const swatch = name.startsWith("/") ? h("i", { class: "swatch", style: `background:${view.settings[name]?.color ?? view.colorOf(name)}` }) : null;
-    const label = h("label", { title: error ?? name }, box, swatch, text, h("span", { class: "range faint" }), h("span", { class: "unplaced" }), error ? h("em", {}, " !") : null, left ? h("em", { class: "left" }, ` (not drawn: ${left})`) : null);
+    const swatch = view.topics.some(({ topic }) => topic === name) ? h("i", { class: "swatch", style: `background:${view.settings[name]?.color ?? view.colorOf(name)}` }) : null;
+    const label = h("label", { title: error ?? name }, box, swatch, h("span", { class: "name" }, ...broken(text)), h("span", { class: "range faint" }), error ? h("em", {}, " !") : null, left ? h("em", { class: "left" }, ` (not drawn: ${left})`) : null);
     const more = h("button", { class: "plain text", "aria-label": `Settings of ${name}`, title: `Settings of ${name}`, "aria-expanded": String(opened === name) }, "…");
     more.addEventListener("click", () => {
       opened = opened === name ? "" : name;
       draw();
     });
-    return h("div", { class: "layer", "data-name": name }, h("div", { class: "layer-row" }, label, more), opened === name ? settingsOf(view, name) : null);
+    return h("div", { class: "layer", "data-name": name }, h("div", { class: "layer-row" }, label, more), h("div", { class: "unplaced" }), opened === name ? settingsOf(view, name) : null);
   };
 
   const draw = () => {
     const reasons = [...(view.robot?.missing.values() ?? [])];
-    // What lies elsewhere needs a folder; what was found and is not a mesh needs a look at it.
+    // A missing mesh needs a folder; a file that was found and is not a mesh has to be inspected.
     const advice = reasons.find((reason) => !reason.includes("--package")) ?? "name their folder with --package";
     const missing = reasons.length > 0 ? `${reasons.length} ${reasons.length === 1 ? "mesh" : "meshes"}; ${advice}` : "";
     element.replaceChildren(
@@ -64,7 +65,7 @@ function settingsOf(view: SceneView, name: string): HTMLElement {
   const now = view.settings[name] ?? {};
   const role = view.topics.find((topic) => topic.topic === name)?.role;
   const set = (change: Partial<LayerSettings>) => view.change(name, { ...view.settings[name], ...change });
-  /** A number, with what it is where nothing was set. */
+  /** A number input with its default as a placeholder. */
   const number = (label: string, key: "size" | "least" | "most" | "decay", step: number, otherwise: string) => {
     const input = h("input", { type: "number", step, min: key === "size" || key === "decay" ? 0 : null, value: now[key] ?? "", placeholder: otherwise, "aria-label": `${label.replace(/ \(.*/, "")} of ${name}`, title: `Default: ${otherwise}` });
     input.addEventListener("change", () => set({ [key]: input.value === "" ? undefined : Number(input.value) }));

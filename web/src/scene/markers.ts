@@ -2,10 +2,10 @@ import { type Columns, parts, posesAt } from "../columns";
 
 /** One shape: of a marker, or of a primitive of a scene. */
 export interface Marker {
-  /** What takes its place has the same. */
+  /** Replaced by a later one with the same key. */
   key: string;
   frame: string;
-  /** As visualization_msgs counts them. */
+  /** The type number of visualization_msgs. */
   type: number;
   pose: number[];
   scale: number[];
@@ -21,9 +21,9 @@ export interface Marker {
   lifetime: number;
 }
 
-/** What a message changes. */
+/** The changes of one message. */
 export interface Change {
-  /** Markers that go; all of them for "all". */
+  /** Removed markers, or "all". */
   removed: "all" | ((key: string) => boolean);
   added: Marker[];
 }
@@ -32,7 +32,7 @@ const DELETE = 2;
 const DELETE_ALL = 3;
 const NONE = () => false;
 
-/** The markers of visualization_msgs: each row is one. */
+/** The markers of visualization_msgs, one per row. */
 export function markersOf(columns: Columns): Change[] {
   const changes: Change[] = [];
   const [frames, namespaces, texts, meshes] = ["frame_id", "ns", "text", "mesh_resource"].map((path) => columns.texts(path));
@@ -47,7 +47,7 @@ export function markersOf(columns: Columns): Change[] {
     added = [];
     changes.push({ removed, added: [] });
   };
-  // A list of none, in an encoding without types, says nothing of what its elements are.
+  // In an encoding without types, an empty list does not tell the type of its elements.
   const rows = columns.has("id") || columns.has("type") ? columns.rows : 0;
   for (let row = 0; row < rows; row++) {
     const key = `${namespaces[row] ?? ""}\n${columns.number("id", row)}`;
@@ -73,11 +73,11 @@ export function markersOf(columns: Columns): Change[] {
   return changes;
 }
 
-/** What there are of the same shapes in Foxglove's words, and their numbers in visualization_msgs. */
+/** Foxglove's primitives, and their type numbers in visualization_msgs. */
 const SHAPES: Record<string, number> = { arrows: 0, cubes: 1, spheres: 2, cylinders: 3, texts: 9, triangles: 11, models: 10, lines: 4 };
 const LINE_LIST = 2;
 
-/** A scene of Foxglove: what has the same name is replaced, what is deleted goes, all else stays. */
+/** A scene update of Foxglove: entities are replaced by id, or deleted. */
 export function sceneOf(columns: Columns): Change[] {
   const changes: Change[] = [];
   const gone = columns.texts("deletions[].id");

@@ -7,7 +7,7 @@ import { STLLoader } from "three/examples/jsm/loaders/STLLoader.js";
 
 const address = (uri: string) => `${base}api/asset?uri=${encodeURIComponent(uri)}`;
 
-/** The mesh that a URI names, out of the folders that the server was given. */
+/** Loads a mesh by URI from the server's package folders. */
 export async function loadMesh(uri: string, material?: three.Material): Promise<three.Object3D> {
   const response = await fetch(address(uri));
   if (!response.ok) throw new Error(await reason(response));
@@ -26,7 +26,7 @@ export async function loadMesh(uri: string, material?: three.Material): Promise<
       return object;
     }
     case "dae": {
-      // Robots are drawn with z up, as the file has it: the loader is not to turn it.
+      // Robots are drawn with z up, as in the file: the loader must not rotate them.
       const text = new TextDecoder().decode(bytes).replace(/<up_axis>\s*Z_UP\s*<\/up_axis>/, "<up_axis>Y_UP</up_axis>");
       const collada = new ColladaLoader(manager).parse(text, "");
       if (!collada) throw new Error("not a COLLADA file");

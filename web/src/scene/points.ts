@@ -2,11 +2,11 @@ import * as three from "three";
 import type { Shown } from "../types";
 import { matrixOf } from "./frames";
 
-/** How points are painted: by what the server sends with them (intensity, colour), by where they are, or all the same. */
+/** How points are coloured: by their values, by position, or uniformly. */
 export type PointColor = "value" | "x" | "y" | "z" | "flat" | `field ${string}`;
 
 const STEPS = 256;
-/** Blue for the least, red for the most. */
+/** From blue for the minimum to red for the maximum. */
 const RAINBOW = (() => {
   const table = new Uint8Array(STEPS * 3);
   const tint = new three.Color();
@@ -16,7 +16,7 @@ const RAINBOW = (() => {
   }
   return table;
 })();
-/** The colour of a part of the way from the least to the most, in bytes. */
+/** The colour of a value from 0 to 1, in bytes. */
 export function rainbowAt(part: number): number[] {
   const tint = new three.Color().setHSL(0.66 * (1 - Math.max(0, Math.min(1, part))), 0.9, 0.52);
   return [tint.r, tint.g, tint.b].map((value) => Math.round(255 * three.MathUtils.clamp(value, 0, 1) ** (1 / 2.2)));

@@ -6,7 +6,7 @@ import { matrixOf } from "./frames";
 /** More arrows than this are thinned out. */
 const MOST_ARROWS = 20_000;
 
-/** A line through places, kept sharp by being drawn around its first one. */
+/** A line through points, relative to the first one for precision. */
 export function lineOf(places: ArrayLike<number>, color: string): three.Line {
   const count = Math.floor(places.length / 3);
   const origin = [places[0] ?? 0, places[1] ?? 0, places[2] ?? 0];
@@ -19,7 +19,7 @@ export function lineOf(places: ArrayLike<number>, color: string): three.Line {
   return line;
 }
 
-/** Where a pose is, and where it looks: an arrow along x. */
+/** A pose as an arrow along x. */
 export function arrowOf(pose: number[], size: number, color: string): three.Mesh {
   const shape = new three.Mesh(
     new three.ConeGeometry(0.09 * size, 0.42 * size, 16).rotateZ(-Math.PI / 2).translate(0.21 * size, 0, 0),
@@ -32,7 +32,7 @@ export function arrowOf(pose: number[], size: number, color: string): three.Mesh
 export interface DrawnPoses {
   object: three.Object3D;
   count: number;
-  /** What is not drawn, in words. */
+  /** What is not drawn. */
   left: string;
 }
 
@@ -74,7 +74,7 @@ export function polygonOf(columns: Columns, color: string): three.Line {
   return lineOf(places, color);
 }
 
-/** What an ultrasonic or infrared sensor sees: a cone from it to what is there. */
+/** A range measurement as a cone. */
 export function rangeOf(columns: Columns, color: string): three.Mesh | undefined {
   const range = columns.number("range", 0, NaN);
   if (!Number.isFinite(range) || range <= 0) return undefined;

@@ -1,14 +1,14 @@
 import * as three from "three";
 
-/** sRGB for a linear byte: what the graphics card does to the colours of everything else. */
+/** Linear to sRGB, as the GPU converts colours. */
 const DISPLAYED = Uint8Array.from({ length: 256 }, (_, at) => {
   const value = at / 255;
   return Math.round(255 * (value <= 0.0031308 ? value * 12.92 : 1.055 * value ** (1 / 2.4) - 0.055));
 });
-/** Where nothing is: at the far end of the picture's depth. */
+/** The depth of the background. */
 export const FAR = 1;
 
-/** A picture with depths, from below, that the processor draws into. */
+/** A colour and depth buffer for software rendering, bottom up. */
 export interface Raster {
   width: number;
   height: number;
@@ -99,7 +99,7 @@ function triangle(one: number, two: number, three: number, tint: three.Color, { 
   const cx = corners[c];
   const cy = corners[c + 1];
   const area = (bx - ax) * (cy - ay) - (cx - ax) * (by - ay);
-  // Seen from behind, or with a corner behind the camera.
+  // Back faces, and triangles with a corner behind the camera.
   if (!(area > 0) || !(corners[a + 2] + corners[b + 2] + corners[c + 2] >= 0)) return;
   const shade = (corners[a + 3] + corners[b + 3] + corners[c + 3]) / 3;
   const color = displayed(tint.r * shade, tint.g * shade, tint.b * shade);
@@ -131,7 +131,7 @@ function segment(a: number, b: number, color: number, { width, height, colors, d
   const dy = corners[b + 1] - y;
   const dz = corners[b + 2] - z;
   if (!(dz * 0 === 0)) return;
-  // The part of it that lies in the picture.
+  // The part within the picture.
   let from = 0;
   let to = 1;
   for (let axis = 0; axis < 2; axis++) {

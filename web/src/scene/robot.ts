@@ -7,21 +7,21 @@ interface Joint {
 }
 
 /**
- * A robot as its URDF describes it: its links' shapes, each where the transforms put its frame. Where a mesh is missing, the
- * link's collision shapes stand in for it; a robot that has neither is lines between its frames.
+ * A robot as its URDF describes it: the shapes of its links, each at the pose of its frame. Collision shapes replace a missing
+ * mesh; a robot with neither is drawn as lines between its frames.
  */
 export class Robot {
   readonly object = new three.Group();
-  /** Meshes that are not there, with why. */
+  /** Missing meshes, each with the reason. */
   readonly missing = new Map<string, string>();
   readonly name: string;
-  /** The frame of the link that no joint moves. */
+  /** The frame of the root link. */
   readonly root: string;
   private links = new Map<string, three.Group>();
   private joints = new Map<string, Joint>();
   private bones = new three.LineSegments(new three.BufferGeometry(), new three.LineBasicMaterial({ color: 0xf04a00 }));
 
-  /** `prefix` is what its frames start with, where there are several robots. */
+  /** `prefix` is the prefix of its frames where there are several robots. */
   constructor(
     text: string,
     private prefix: string,
@@ -43,7 +43,7 @@ export class Robot {
     this.root = prefix + ([...this.links.keys()].find((name) => !this.joints.has(name)) ?? "");
   }
 
-  /** Puts every link where its frame is. A link whose frame no transform places stands as it was built. */
+  /** Places all links by their frames' poses; links without a transform by the URDF's. */
   place(frames: FrameTree, base: Base): void {
     const known = new Map<string, Placed | undefined>();
     // The fixed frame needs no transform.
@@ -68,7 +68,7 @@ export class Robot {
     this.placeBones();
   }
 
-  /** Lines to the links that have no shape, if all that should have one lack it. */
+  /** Lines to the links without a shape, if all links that should have one lack it. */
   private placeBones(): void {
     this.bones.visible = this.missing.size > 0 && ![...this.links.values()].some(hasShape);
     if (!this.bones.visible) return;

@@ -19,14 +19,14 @@ import { turnByKeys } from "./turn";
 import { words } from "./words";
 
 const ROLES = ["points", "grid", "pose", "path", "marker", "point", "polygon", "range"];
-/** So many messages of a topic wait for a picture of their own: what comes a little early or late is not lost. */
+/** The most messages of a topic that wait for a frame of their own, so that jitter does not drop any. */
 const MOST_WAITING = 3;
 /** Where the light comes from. */
 const SUN = new three.Vector3(4, -3, 10);
-/** How often it is looked whether something has moved out of the picture. */
+/** The interval of checks whether something has moved out of the picture. */
 const KEEP_PAUSE = 500;
 
-/** Things in space: the robot, frames, points, maps, poses, paths and markers, in one fixed frame. */
+/** The 3D scene: robot, frames, points, maps, poses, paths and markers, in one fixed frame. */
 export class SceneView {
   readonly frames = new FrameTree();
   readonly layers = new Map<string, Layer>();
@@ -35,9 +35,9 @@ export class SceneView {
   topics: Topic[] = [];
   robot?: Robot;
   robotError = "";
-  /** Messages that came, that the server has left out, pictures, and messages that gave way to another before they were painted. */
+  /** Counts of messages, of messages that the server skipped, of frames, and of messages that were replaced before a frame. */
   readonly counts = { messages: 0, leftOut: 0, painted: 0, dropped: 0 };
-  /** How many messages of each topic are not drawn, because others came too soon after them. */
+  /** Messages per topic that were not rendered because later ones replaced them. */
   readonly skipped = new Map<string, number>();
   readonly load: Load;
   fixed: string;
@@ -52,7 +52,7 @@ export class SceneView {
   private stops: (() => void)[] = [];
   private layerStops = new Map<string, () => void>();
   private fitted = new Set<string>();
-  /** What has come since the last picture, topic by topic, and what is still to be done with it. */
+  /** Messages since the last frame, by topic. */
   private waiting = new Map<string, (() => void)[]>();
   private retired = new Retired();
   private isTouched = false;
@@ -115,7 +115,7 @@ export class SceneView {
     this.context.save();
   }
 
-  /** Takes other settings for a topic, and keeps them. */
+  /** Changes and stores the settings of a topic. */
   change(name: string, settings: LayerSettings): void {
     this.settings[name] = settings;
     this.wish(name);
@@ -133,14 +133,14 @@ export class SceneView {
     return SERIES[(Math.max(index, 0) + 1) % SERIES.length];
   }
 
-  /** Looks at everything that is there. */
-  fit(): void {
+  /** Fits the view to everything. */
+  fit(rounds = 3): void {
     this.scene.updateMatrixWorld();
     const shown = [...this.layers.values()].filter((layer) => layer.object.visible);
     const maps = shown.filter((layer) => layer.object.getObjectByName("cells"));
     const body = this.bodyAt();
     let extent: Extent | undefined;
-    // A map is looked at as a whole; without one, the robot and what is around it.
+    // Fit to a map, or else to the robot and its surroundings.
     if (maps.length > 0 && this.follow !== "body") {
       extent = extentOf(maps.map((layer) => layer.object));
       if (this.follow === "auto") this.controls.target.copy(extent?.center ?? this.controls.target);
@@ -154,10 +154,18 @@ export class SceneView {
     const before = this.reach;
     this.reach = extent.half.length();
     look(this.camera, this.controls.target, extent);
-    // A pose far away is still to be seen.
-    if (Math.abs(before / this.reach - 1) > 0.2) for (const layer of shown) if (["pose", "path", "point"].includes(layer.topic.role ?? "")) layer.again();
     this.sizeAids();
     this.touch();
+    // The size of arrows depends on the view, and the view includes them.
+    const sized = shown.filter(({ topic }) => ["pose", "path", "point"].includes(topic.role ?? ""));
+    if (sized.length === 0 || Math.abs(before / this.reach - 1) <= 0.2) return;
+    for (const layer of sized) {
+      layer.again();
+      layer.put(this.base(), this.isReplaced(layer));
+    }
+    if (rounds === 0) return;
+    this.seen = undefined;
+    this.fit(rounds - 1);
   }
 
   private refit(): void {
@@ -166,20 +174,20 @@ export class SceneView {
     this.fit();
   }
 
-  /** All that there is to see now, and has been since the view was fitted to it. */
+  /** The bounding box of everything since the view was fitted. */
   private everything(): Extent | undefined {
     const now = extentOf([...this.layers.values()].map((layer) => layer.object).filter((object) => object.visible));
     this.seen = now && this.seen ? union(now, this.seen) : (now ?? this.seen);
     return this.seen && { center: this.seen.center.clone(), half: this.seen.half.clone() };
   }
 
-  /** Where no frame is followed, the view grows with what moves out of it, unless a person has moved it. */
+  /** Without a followed frame, the view is enlarged when something moves out of it, unless the user has moved it. */
   private keepInView(): void {
     const now = performance.now();
     if (this.stopped || this.isTouched || this.follow !== "auto" || this.fitted.size === 0 || this.bodyAt()) return;
     const left = this.keptAt + KEEP_PAUSE - now;
     if (left > 0) {
-      // Nothing else may come that would let it be looked at again.
+      // There may be no further message that would trigger another check.
       this.keepTimer ??= setTimeout(() => {
         this.keepTimer = undefined;
         this.keepInView();
@@ -235,7 +243,7 @@ export class SceneView {
       }),
       connection.frames(({ edges, partial }) => {
         this.frames.set(edges);
-        // Everything is where it belongs before the view is fitted to it.
+        // All poses are set before the view is fitted.
         this.place();
         if (this.isPartial && !partial) this.fitted.delete("frames");
         this.isPartial = Boolean(partial);
@@ -251,7 +259,7 @@ export class SceneView {
     this.context.save();
   }
 
-  /** Shows what there is to see; a running robot may have more of it later. */
+  /** Adds layers for the topics; a running robot may have more later. */
   private renew(): void {
     const { summary, connection } = this.context;
     const found = summary.topics.filter((topic) => ROLES.includes(topic.role ?? "") && topic.messages !== 0);
@@ -261,7 +269,7 @@ export class SceneView {
     if (!this.spec.options) for (const topic of fresh) if (found.indexOf(topic) >= 16) this.hidden.add(topic.topic);
     fresh.forEach((topic) => this.add(topic));
     const descriptions = summary.topics.filter((topic) => topic.role === "robot" && topic.messages !== 0);
-    // What was given on the command line is meant instead of what was recorded.
+    // The command line takes precedence over the recording.
     const description = descriptions.find((topic) => topic.topic.startsWith("/urdf/")) ?? descriptions[0];
     if (description && !this.layerStops.has("the robot"))
       this.layerStops.set("the robot", connection.subscribe(description.topic, "columns", (shown) => this.describe(new Columns(shown).texts("value")[0], framePrefix(summary, description.topic), shown.error)));
@@ -291,7 +299,7 @@ export class SceneView {
   private add(topic: Topic): void {
     if (this.layers.has(topic.topic) || this.hidden.has(topic.topic)) return;
     let said = "";
-    /** What is wrong or missing is said anew when it is something else. */
+    /** Reports problems when they change. */
     const tell = () => {
       if (said === `${layer.error} ${layer.left}`) return;
       said = `${layer.error} ${layer.left}`;
@@ -299,7 +307,7 @@ export class SceneView {
     };
     const host: Host = {
       frames: this.frames,
-      arrowSize: () => Math.max(0.3, this.reach / 12),
+      arrowSize: () => Math.max(0.05, this.reach / 12),
       changed: () => {
         this.place();
         tell();
@@ -321,7 +329,7 @@ export class SceneView {
         layer.take(shown);
         tell();
       };
-      // What gives way to another before the next picture is not worth drawing.
+      // A message that is replaced before the next frame is not drawn.
       if (!layer.needsLast()) take();
       this.wait(topic.topic, layer.needsLast() ? take : () => undefined);
     });
@@ -329,7 +337,7 @@ export class SceneView {
     this.share();
   }
 
-  /** Lets a message wait for its picture. Where too many do, the oldest gives way. */
+  /** Queues a message for the next frame; the oldest is dropped where there are too many. */
   private wait(name: string, take: () => void): void {
     const queue = this.waiting.get(name) ?? [];
     this.waiting.set(name, queue);
@@ -362,13 +370,13 @@ export class SceneView {
     return layer.lost === "" ? "no frame_id: it cannot be placed" : `no transform from ${layer.lost} to ${to} ${asOf(layer.t)}`;
   }
 
-  /** Says what there is time for. */
+  /** Updates all subscriptions' limits. */
   private share(): void {
     this.layers.forEach((_, name) => this.wish(name));
     this.element.dataset.rate = String(this.load.rate ?? "");
   }
 
-  /** Says what is wanted of a topic: the colour of its points, and as many of them, and as often, as there is time for. */
+  /** Updates a subscription: its colour field, and the current limits. */
   private wish(name: string): void {
     const role = this.layers.get(name)?.topic.role ?? null;
     const most = role === "points" ? this.load.most : undefined;
@@ -388,7 +396,7 @@ export class SceneView {
     this.touch();
   }
 
-  /** Something is there for the first time: the view is fitted to it, unless a person has moved it. */
+  /** On the first content of a layer the view is fitted, unless the user has moved it. */
   private arrive(what: string): void {
     if (this.fitted.has(what)) return;
     this.fitted.add(what);
@@ -416,13 +424,22 @@ export class SceneView {
     this.chevron.visible = Boolean(body) && !this.hidden.has("robot") && !this.robot?.isPlaced();
     const pose = poses.get(this.frames.body() ?? "");
     if (pose && body) this.chevron.matrix.copy(base.inverse).multiply(pose.matrix).scale(new three.Vector3().setScalar(Math.max(1, this.reach / 40)));
-    for (const layer of this.layers.values()) layer.put(base);
+    for (const layer of this.layers.values()) layer.put(base, this.isReplaced(layer));
     this.goAlong(base);
     this.keepInView();
     this.touch();
   }
 
-  /** Moves the view with what it follows. */
+  /** Whether a map is shown by another layer: with its updates, or without them since it came later. */
+  private isReplaced(layer: Layer): boolean {
+    const updates = ["_updates", "_update"];
+    const name = layer.topic.topic;
+    const newer = updates.map((end) => this.layers.get(name + end)).some((other) => other?.hasContent() && !other.error && other.t >= layer.t);
+    const base = this.layers.get(name.replace(/_updates?$/, ""));
+    return newer || (base !== undefined && base !== layer && base.hasContent() && base.t > layer.t);
+  }
+
+  /** Moves the view with the followed frame. */
   private goAlong(base: Base): void {
     const hasMap = [...this.layers.values()].some((layer) => layer.object.getObjectByName("cells"));
     if (this.follow === "none" || (this.follow === "auto" && hasMap)) return;
@@ -447,7 +464,7 @@ export class SceneView {
     return object;
   }
 
-  /** Axes and the grid are as large as suits what is seen. */
+  /** Scales axes and grid to the view. */
   private sizeAids(): void {
     const size = Math.min(Math.max(this.reach / 25, 0.01), 5);
     for (const object of this.axes.values()) {
@@ -457,7 +474,7 @@ export class SceneView {
       object.getObjectByName("label")?.scale.multiplyScalar(size / before);
       object.userData.size = size;
     }
-    // Forty squares reach well beyond what is looked at.
+    // Forty squares reach well beyond the target of the view.
     const least = Math.max(this.reach, 0.02) / 8;
     const power = 10 ** Math.floor(Math.log10(least));
     const step = power * ([1, 2, 5].find((factor) => factor * power >= least) ?? 10);
@@ -465,16 +482,16 @@ export class SceneView {
     this.placeGrid();
   }
 
-  /** The grid lies below what is looked at, wherever that is. */
+  /** The grid lies below the target of the view. */
   private placeGrid(): void {
     const { x, y, z } = this.controls.target;
     const step = this.grid.scale.x;
-    // Near the ground of the fixed frame it is that ground.
+    // Near the ground of the fixed frame, the grid is that ground.
     const ground = Math.abs(z) < this.reach / 2 ? 0 : Math.round((z - this.reach / 2) / step) * step;
     this.grid.position.set(Math.round(x / step) * step, Math.round(y / step) * step, ground - 0.003 * this.reach);
   }
 
-  /** The frame that the picture stands still in. */
+  /** The fixed frame. */
   private base(): Base {
     const first = [...this.layers.values()].map((layer) => layer.frame()).find(Boolean) ?? this.robot?.root ?? "";
     const name = this.fixed || this.frames.preferred(first);
@@ -492,7 +509,7 @@ export class SceneView {
   private tellFrames(): void {
     const { poses } = this.frames;
     const preferred = this.base().name;
-    // A frame that no transform mentions can be looked at by itself.
+    // A frame without any transform can be viewed by itself.
     const alone = [...new Set([...this.layers.values()].flatMap((layer) => layer.frameNames()))].filter((name) => name !== "" && !poses.has(name));
     const names = [...poses.keys(), ...alone].sort();
     const key = `${this.fixed ? "" : preferred}\n${alone.length}\n${names.join("\n")}`;
@@ -520,7 +537,7 @@ export class SceneView {
     while (object && !object.userData.topic) object = object.parent;
     if (!object) return;
     const topic = String(object.userData.topic);
-    // The browser closes what was opened while the pointer was still down.
+    // The browser closes popovers that open while the pointer is still down.
     setTimeout(() => peek(this.context, topic, clientX, clientY));
   }
 
@@ -552,7 +569,7 @@ export class SceneView {
     requestAnimationFrame(this.loop);
     this.controls.update();
     const now = performance.now();
-    // A little early counts as on time: pictures come with the screen's own beat, and must not fall behind the messages.
+    // A little early counts as on time: frames follow the screen's refresh rate, and must not lag behind the messages.
     if (!this.isDirty || now - this.paintedAt < this.load.pause * 0.9) return;
     this.isDirty = false;
     this.takeWaiting();
@@ -566,11 +583,11 @@ export class SceneView {
     const { painted, dropped, messages, leftOut } = this.counts;
     Object.assign(this.element.dataset, { painted, dropped, messages, leftOut });
     this.list.count();
-    // What is compiled once does not say how long a picture takes.
+    // The first frame compiles shaders, so its time says nothing about the next ones.
     if (this.renderer.info.programs?.length === programs) requestAnimationFrame(() => this.load.painted(performance.now() - now));
   };
 
-  /** Draws what has come since the last picture, of each topic one message. */
+  /** Renders one queued message of each topic. */
   private takeWaiting(): void {
     if (this.waiting.size === 0) return;
     const names = [...this.waiting.keys()];
@@ -597,13 +614,13 @@ export class SceneView {
   }
 }
 
-/** Called by the panel once three.js is there. */
+/** Called by the panel once three.js is loaded. */
 export function sceneContents(context: Context, spec: PanelSpec, element: HTMLElement): Panel {
   try {
     const { renderer, isSoftware } = rendererFor();
     renderer.setPixelRatio(isSoftware ? 0.6 : Math.min(devicePixelRatio, 2));
     renderer.domElement.setAttribute("aria-label", "3D view: arrow keys turn it, with shift they move it, plus and minus go nearer and away");
-    // It is a picture that takes keys.
+    // An image that accepts keyboard input.
     renderer.domElement.setAttribute("role", "application");
     if (isSoftware) drawAtMost(10);
     return new SceneView(context, spec, element, renderer, isSoftware).panel();
@@ -613,14 +630,14 @@ export function sceneContents(context: Context, spec: PanelSpec, element: HTMLEl
   }
 }
 
-/** The field that a person wants points to be coloured by. */
+/** The chosen colour field. */
 function fieldOf(settings: LayerSettings | undefined): string | undefined {
   return settings?.by?.startsWith("field ") ? settings.by.slice(6) : undefined;
 }
 
 /**
- * What draws, and whether the processor stands in for a graphics card: then edges stay rough. A context is dear where there is
- * no card, so it is asked of the one that draws, and a second is made where there is one.
+ * The renderer, and whether it runs in software: then without antialiasing. A context is expensive without a GPU, so the first
+ * one is used to detect that, and a second one is only made with a GPU.
  */
 function rendererFor(): { renderer: three.WebGLRenderer; isSoftware: boolean } {
   const make = (antialias: boolean) => new three.WebGLRenderer({ antialias, preserveDrawingBuffer: true, powerPreference: "high-performance" });
@@ -634,7 +651,7 @@ function rendererFor(): { renderer: three.WebGLRenderer; isSoftware: boolean } {
   return { renderer: make(true), isSoftware: false };
 }
 
-/** A click that moves nothing, as parts of the picture from -1 to 1. */
+/** A click without a drag, in normalized device coordinates from -1 to 1. */
 function pick(element: HTMLElement, take: (x: number, y: number, event: PointerEvent) => void): void {
   let from: [number, number] | undefined;
   element.addEventListener("pointerdown", (event) => (from = event.button === 0 ? [event.clientX, event.clientY] : undefined));

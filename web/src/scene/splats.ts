@@ -1,7 +1,7 @@
 import * as three from "three";
 import { FAR, type Raster, displayed, drawInstances, drawLines } from "./raster";
 
-/** Fewer corners than this are left to what stands in for a graphics card: there, it is the many small ones that are dear. */
+/** Shapes with fewer corners than this are left to WebGL: in software rendering, many small triangles are what is expensive. */
 const FEW = 300;
 
 const VERTEX = `in vec3 position;
@@ -11,9 +11,9 @@ uniform sampler2D colors, depths; out vec4 color;
 void main() { ivec2 at = ivec2(gl_FragCoord.xy); float depth = texelFetch(depths, at, 0).r; if (depth >= 1.0) discard; color = vec4(texelFetch(colors, at, 0).rgb, 1.0); gl_FragDepth = depth; }`;
 
 /**
- * Draws points, long lines and many solid shapes without a graphics card: projects them itself, into a picture with depths that
- * is then one rectangle in the scene. What stands in for a card takes microseconds for each, and this takes nanoseconds. The
- * picture is kept from one time to the next.
+ * Draws points, long lines and many solid shapes without a GPU: projects them into an image with depths, which is then one
+ * rectangle in the scene. Software WebGL takes microseconds for each, and this takes nanoseconds. The image is reused between
+ * frames.
  */
 export class Splats {
   private raster: Raster = { width: 0, height: 0, colors: new Uint32Array(0), depths: new Float32Array(0) };
@@ -35,7 +35,7 @@ export class Splats {
     scene.add(this.sheet);
   }
 
-  /** Draws what there is most of in a scene, as it is seen now. The renderer is left with everything else. */
+  /** Draws the most numerous objects of a scene from the current view, and leaves the rest to the renderer. */
   draw(renderer: three.WebGLRenderer, camera: three.PerspectiveCamera): void {
     this.scene.updateMatrixWorld();
     camera.updateMatrixWorld();
@@ -49,7 +49,7 @@ export class Splats {
     this.raster.depths.fill(FAR);
     const seen = new three.Matrix4().multiplyMatrices(camera.projectionMatrix, camera.matrixWorldInverse);
     for (const one of all) {
-      // It is drawn here, and not once more by the renderer.
+      // Drawn here, so the renderer must not draw it again.
       (one.material as three.Material).visible = false;
       if ((one as three.InstancedMesh).isInstancedMesh) drawInstances(one as three.InstancedMesh, seen, this.sun, this.raster);
       else if ((one as unknown as three.Line).isLine) drawLines(one as unknown as three.Line, seen, this.raster);
@@ -87,7 +87,7 @@ export class Splats {
     const e = matrix.elements;
     const at = places.array;
     const fixed = Math.max(1, Math.round(material.size * ratio));
-    // As the renderer has it: half the picture's height, over the distance.
+    // As in the renderer: half the height of the image, divided by the distance.
     const growing = material.sizeAttenuation ? (material.size * height) / 2 : 0;
     for (let point = 0, from = 0; point < places.count; point++, from += 3) {
       const x = at[from];
@@ -115,7 +115,7 @@ export class Splats {
   }
 }
 
-/** Whether the processor draws it faster than what stands in for a graphics card. */
+/** Whether this draws it faster than software WebGL. */
 function isMany(object: three.Object3D): boolean {
   const { isPoints, isLine, isInstancedMesh, geometry, material, count } = object as unknown as three.InstancedMesh & { isPoints?: boolean; isLine?: boolean };
   if (isPoints) return true;
@@ -123,7 +123,7 @@ function isMany(object: three.Object3D): boolean {
   return Boolean(isLine) && geometry.getAttribute("position").count > FEW;
 }
 
-/** The colours of points as they are displayed, four bytes each. They are worked out once for a cloud. */
+/** The colours of points as displayed, four bytes each; computed once for each cloud. */
 function packed(geometry: three.BufferGeometry): Uint32Array {
   const known = geometry.userData.packed as Uint32Array | undefined;
   if (known) return known;

@@ -4,16 +4,16 @@ import * as three from "three";
 const TURN = Math.PI / 24;
 const NEARER = 1.2;
 
-/** What the keys do to a view: turn, move, come nearer. */
+/** The view's operations for keys: turn, move, zoom. */
 export interface Turned {
   camera: three.PerspectiveCamera;
   target: three.Vector3;
-  /** The view has been moved by a person. */
+  /** Called when the user has moved the view. */
   moved: () => void;
   fit: () => void;
 }
 
-/** Lets the keyboard do what the mouse does to a view, while it has the focus. */
+/** Keyboard control of the view while it has the focus. */
 export function turnByKeys(element: HTMLElement, view: Turned): void {
   element.tabIndex = 0;
   element.addEventListener("keydown", (event) => {
@@ -23,7 +23,7 @@ export function turnByKeys(element: HTMLElement, view: Turned): void {
   });
 }
 
-/** Does what a key stands for; whether it stands for anything. */
+/** Handles a key. Returns whether it has a meaning. */
 function act(event: KeyboardEvent, { camera, target, moved, fit }: Turned): boolean {
   if (event.key === "f") return fit(), true;
   const [x, y] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key] ?? [0, 0];
@@ -37,7 +37,7 @@ function act(event: KeyboardEvent, { camera, target, moved, fit }: Turned): bool
   } else {
     const flat = Math.hypot(offset.x, offset.y);
     const turn = Math.atan2(offset.y, offset.x) + x * TURN;
-    // Never quite from above or below, where left and right are not known.
+    // Never exactly from above or below, where left and right are undefined.
     const rise = three.MathUtils.clamp(Math.atan2(offset.z, flat) + y * TURN, -1.5, 1.5);
     const away = offset.length() * nearer;
     offset.set(Math.cos(turn) * Math.cos(rise), Math.sin(turn) * Math.cos(rise), Math.sin(rise)).multiplyScalar(away);

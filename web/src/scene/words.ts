@@ -1,6 +1,6 @@
 import * as three from "three";
 
-/** Words that face the reader, so tall in metres. */
+/** A text that faces the camera, with its height in metres. */
 export function words(text: string, color: three.Color, tall: number): three.Sprite {
   const picture = document.createElement("canvas");
   const context = picture.getContext("2d");

@@ -96,7 +96,7 @@ impl Client {
         }
     }
 
-    /// The next thing that matters before anything is played.
+    /// The next server message that is not a message of a topic.
     fn text(&mut self) -> Said {
         loop {
             let Message::Text(text) = self.socket.read().expect("a message") else {
@@ -169,7 +169,7 @@ impl Client {
     }
 }
 
-/// The SDK keeps the parts of a time to itself, but shows them.
+/// A time as the SDK prints it: its fields are private.
 fn nanos_of(shown: &str) -> u64 {
     let numbers: Vec<u64> = shown
         .split(|c: char| !c.is_ascii_digit())

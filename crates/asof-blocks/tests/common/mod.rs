@@ -40,13 +40,13 @@ pub struct Recording {
     batch: usize,
     summary: Arc<Summary>,
     pub asked: Mutex<Vec<Query>>,
-    pub backfills: AtomicUsize,
+    pub lookups: AtomicUsize,
     pub delivered: AtomicUsize,
     /// Messages until the source fails; `usize::MAX` for never.
     pub fail_after: AtomicUsize,
-    pub fail_backfill: AtomicBool,
-    /// Backfills until one fails; `usize::MAX` for never.
-    pub fail_backfill_after: AtomicUsize,
+    pub fail_latest: AtomicBool,
+    /// Calls of `latest_at` until one fails; `usize::MAX` for never.
+    pub fail_latest_after: AtomicUsize,
     /// Set, one message of so many comes a batch too late.
     pub disorder: AtomicUsize,
     /// Set, every read is held against what the cache says it has.
@@ -125,11 +125,11 @@ impl Recording {
             batch: batch.max(1),
             summary: Arc::new(summary),
             asked: Mutex::default(),
-            backfills: AtomicUsize::new(0),
+            lookups: AtomicUsize::new(0),
             delivered: AtomicUsize::new(0),
             fail_after: AtomicUsize::new(usize::MAX),
-            fail_backfill: AtomicBool::new(false),
-            fail_backfill_after: AtomicUsize::new(usize::MAX),
+            fail_latest: AtomicBool::new(false),
+            fail_latest_after: AtomicUsize::new(usize::MAX),
             disorder: AtomicUsize::new(usize::MAX),
             watcher: OnceLock::new(),
             violations: Mutex::default(),
@@ -163,7 +163,7 @@ impl Recording {
         matching.map(|(row, payload)| seen(row, payload)).collect()
     }
 
-    pub fn naive_backfill(&self, topics: &Topics, at: Stamp) -> Vec<Seen> {
+    pub fn naive_latest(&self, topics: &Topics, at: Stamp) -> Vec<Seen> {
         let query = Query {
             topics: topics.clone(),
             range: TimeRange::new(Stamp::MIN, at),
@@ -188,8 +188,8 @@ impl Recording {
         self.asked.lock().expect("asked").last().cloned()
     }
 
-    pub fn backfills(&self) -> usize {
-        self.backfills.load(Ordering::Relaxed)
+    pub fn lookups(&self) -> usize {
+        self.lookups.load(Ordering::Relaxed)
     }
 
     pub fn delivered(&self) -> usize {
@@ -210,7 +210,7 @@ impl Recording {
         if self.is_unwatched.load(Ordering::Relaxed) {
             return;
         }
-        for name in names {
+        for name in names.iter() {
             let loaded = cache.loaded(&Topics::named([name]));
             if let Some(held) = loaded.ranges.iter().find(|held| held.overlaps(query.range)) {
                 let violation = format!("{name} {:?} asked, {held:?} held", query.range);
@@ -303,9 +303,9 @@ impl Source for Shared {
     }
 
     fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-        self.0.backfills.fetch_add(1, Ordering::Relaxed);
-        let fails = count_down(&self.0.fail_backfill_after);
-        if fails || self.0.fail_backfill.load(Ordering::Relaxed) {
+        self.0.lookups.fetch_add(1, Ordering::Relaxed);
+        let fails = count_down(&self.0.fail_latest_after);
+        if fails || self.0.fail_latest.load(Ordering::Relaxed) {
             return Err(failure());
         }
         let query = Query {

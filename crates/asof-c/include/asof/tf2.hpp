@@ -12,6 +12,7 @@
 #include "../asof.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -58,14 +59,26 @@
 #include <tf2/buffer_core_interface.h>
 #endif
 
+#ifdef ASOF_TF2_EXCEPTIONS
+namespace tf2 {
+// Newer ROS 2 defines them. Elsewhere they stay undefined, and ExtrapolationException is thrown.
+class BackwardExtrapolationException;
+class ForwardExtrapolationException;
+class NoDataForExtrapolationException;
+} // namespace tf2
+#endif
+
 namespace asof {
 namespace tf2 {
 
 #ifdef ASOF_TF2_EXCEPTIONS
+using ::tf2::BackwardExtrapolationException;
 using ::tf2::ConnectivityException;
 using ::tf2::ExtrapolationException;
+using ::tf2::ForwardExtrapolationException;
 using ::tf2::InvalidArgumentException;
 using ::tf2::LookupException;
+using ::tf2::NoDataForExtrapolationException;
 using ::tf2::TimeoutException;
 using ::tf2::TransformException;
 #else
@@ -85,6 +98,18 @@ class LookupException : public TransformException {
 /// The time is outside of what is held.
 class ExtrapolationException : public TransformException {
   using TransformException::TransformException;
+};
+/// The time is before what is held.
+class BackwardExtrapolationException : public ExtrapolationException {
+  using ExtrapolationException::ExtrapolationException;
+};
+/// The time is after what is held.
+class ForwardExtrapolationException : public ExtrapolationException {
+  using ExtrapolationException::ExtrapolationException;
+};
+/// There are not two samples of an edge to tell before from after.
+class NoDataForExtrapolationException : public ExtrapolationException {
+  using ExtrapolationException::ExtrapolationException;
 };
 /// An argument cannot be used.
 class InvalidArgumentException : public TransformException {
@@ -125,6 +150,29 @@ struct TransformStamped {
 #endif
 #endif
 
+#if ASOF_TF2_ROS != 1
+/// How much of every edge is kept.
+static constexpr Duration BUFFER_CORE_DEFAULT_CACHE_TIME = std::chrono::seconds(10);
+#endif
+
+// What tf2's functions return beside a time: an enum in ROS 2, a number in ROS 1.
+#if ASOF_TF2_ROS == 1
+using TF2Error = int;
+#elif ASOF_TF2_ROS == 2 && defined(ASOF_TF2_EXCEPTIONS)
+using ::tf2::TF2Error;
+#else
+/// As in tf2_msgs/TF2Error.
+enum class TF2Error : std::uint8_t {
+  TF2_NO_ERROR = 0,
+  TF2_LOOKUP_ERROR = 1,
+  TF2_CONNECTIVITY_ERROR = 2,
+  TF2_EXTRAPOLATION_ERROR = 3,
+  TF2_INVALID_ARGUMENT_ERROR = 4,
+  TF2_TIMEOUT_ERROR = 5,
+  TF2_TRANSFORM_ERROR = 6,
+};
+#endif
+
 using TimePoint = Time;
 using CompactFrameID = std::uint32_t;
 using TransformableCallbackHandle = std::uint32_t;
@@ -137,14 +185,26 @@ enum TransformableResult {
 
 namespace detail {
 
+/// An extrapolation of a kind, as finely as the tf2 that is there tells them apart.
+template <typename Kind, typename = void> struct ExtrapolationOf {
+  using type = ExtrapolationException;
+};
+template <typename Kind> struct ExtrapolationOf<Kind, std::void_t<decltype(sizeof(Kind))>> {
+  using type = Kind;
+};
+
 #if ASOF_TF2_ROS == 1
 inline std::int64_t nanoseconds(const Time &time) { return std::int64_t(time.toNSec()); }
 inline std::int64_t nanoseconds(const Duration &duration) { return duration.toNSec(); }
 inline Time time_of(std::int64_t nanoseconds) {
   // ros::Time has no times before 1970, and none after 2106.
+  if (nanoseconds <= 0)
+    return Time();
+  if (nanoseconds / 1000000000 > UINT32_MAX)
+    return Time().fromNSec(std::uint64_t(nanoseconds)); // says what is wrong
   Time time;
-  if (nanoseconds > 0)
-    time.fromNSec(std::uint64_t(nanoseconds));
+  time.sec = std::uint32_t(nanoseconds / 1000000000);
+  time.nsec = std::uint32_t(nanoseconds % 1000000000);
   return time;
 }
 inline std::int64_t stamp_of(const TransformStamped &message) { return nanoseconds(message.header.stamp); }
@@ -184,7 +244,7 @@ public:
 #if ASOF_TF2_ROS == 1
   BufferCore(Duration cache_time = Duration(DEFAULT_CACHE_TIME))
 #else
-  explicit BufferCore(Duration cache_time = std::chrono::seconds(DEFAULT_CACHE_TIME))
+  explicit BufferCore(Duration cache_time = BUFFER_CORE_DEFAULT_CACHE_TIME)
 #endif
       : cache_time_(cache_time), buffer_(options(cache_time)) {
   }
@@ -223,12 +283,15 @@ public:
   /// The transform between two frames; at time zero, the latest.
   TransformStamped lookupTransform(const std::string &target_frame, const std::string &source_frame,
                                    const Time &time) const ASOF_TF2_OVERRIDE {
+    tf::Transform found;
+    std::int64_t at = detail::nanoseconds(time);
+    if (repeat(target_frame, source_frame, at, found))
+      return message(found, detail::time_of(at), target_frame, source_frame);
     if (target_frame == source_frame)
       return message(tf::Transform(), own_stamp(target_frame, time), target_frame, source_frame);
     require_name("lookupTransform argument target_frame", target_frame);
     require_name("lookupTransform argument source_frame", source_frame);
-    tf::Transform found;
-    const std::int64_t at = look(target_frame, source_frame, detail::nanoseconds(time), found);
+    at = look(target_frame, source_frame, at, found);
     return message(found, detail::time_of(at), target_frame, source_frame);
   }
 
@@ -403,25 +466,25 @@ public:
     return found;
   }
   /// 0, or why there is none, as tf2_msgs/TF2Error numbers it.
-  int _getLatestCommonTime(CompactFrameID target_frame, CompactFrameID source_frame, Time &time,
-                           std::string *error) const {
+  TF2Error _getLatestCommonTime(CompactFrameID target_frame, CompactFrameID source_frame, Time &time,
+                                std::string *error) const {
     if (target_frame == 0 || source_frame == 0)
-      return LOOKUP_ERROR;
+      return TF2Error(LOOKUP_ERROR);
     const std::string target = name_of(target_frame), source = name_of(source_frame);
     if (target == source) {
       time = own_stamp(target, Time());
-      return 0;
+      return TF2Error(0);
     }
     std::int64_t stamp = 0;
     const Status status =
         asof_tf_latest_common_time(buffer_.get(), target.c_str(), source.c_str(), &stamp, nullptr);
     if (status == ASOF_STATUS_OK) {
       time = detail::time_of(stamp);
-      return 0;
+      return TF2Error(0);
     }
     if (error != nullptr)
       *error = asof_last_error();
-    return status == ASOF_STATUS_CYCLE ? LOOKUP_ERROR : CONNECTIVITY_ERROR;
+    return TF2Error(status == ASOF_STATUS_CYCLE ? LOOKUP_ERROR : CONNECTIVITY_ERROR);
   }
   /// The frames from one to the other, through a fixed one.
   void _chainAsVector(const std::string &target_frame, Time target_time, const std::string &source_frame,
@@ -443,7 +506,7 @@ public:
 private:
   friend class TestBufferCore;
   /// As in tf2_msgs/TF2Error.
-  static constexpr int LOOKUP_ERROR = 1, CONNECTIVITY_ERROR = 2, EXTRAPOLATION_ERROR = 3;
+  static constexpr int LOOKUP_ERROR = 1, CONNECTIVITY_ERROR = 2;
   static constexpr TransformableRequestHandle TOO_OLD = ~TransformableRequestHandle(0);
 
   struct Request {
@@ -459,8 +522,26 @@ private:
     double rate() const { return is_static ? 10000.0 : double(samples) / std::max(newest() - oldest(), 0.0001); }
   };
 
+  /// What the threads of one place look up again and again, prepared.
+  struct alignas(64) Repeated {
+    struct Lookup {
+      std::string target, source;
+      asof::detail::Handle<AsofTfPath, asof_tf_path_free> path;
+      bool is(const std::string &target, const std::string &source) const {
+        // Many lookups have a target in common.
+        return this->source == source && this->target == target;
+      }
+    };
+    std::atomic_flag is_taken = ATOMIC_FLAG_INIT;
+    std::array<Lookup, 4> lookups;
+    /// Looked up last without being prepared, and where it goes when it is looked up again.
+    Lookup last;
+    std::size_t next = 0;
+  };
+
   Duration cache_time_;
   tf::Buffer buffer_;
+  std::unique_ptr<std::array<Repeated, 16>> repeated_ = std::make_unique<std::array<Repeated, 16>>();
   bool using_dedicated_thread_ = false;
   /// The upper half of every frame of this buffer.
   mutable std::atomic<tf::Frame> upper_{0};
@@ -485,8 +566,15 @@ private:
     std::fprintf(stderr, "asof: %s, from authority \"%s\": %s\n", what, authority.c_str(), asof_last_error());
   }
 
+  template <typename Kind> [[noreturn]] static void throw_extrapolation(const std::string &text) {
+    throw typename detail::ExtrapolationOf<Kind>::type(text);
+  }
   [[noreturn]] static void fail(Status status) {
     const std::string text = asof_last_error();
+    std::int64_t oldest = 0, newest = 0;
+    if (status == ASOF_STATUS_NO_DATA ||
+        (asof_last_extrapolation(&oldest, &newest) == ASOF_STATUS_OK && oldest == newest))
+      throw_extrapolation<NoDataForExtrapolationException>(text);
     switch (status) {
     case ASOF_STATUS_NOT_FOUND:
     case ASOF_STATUS_CYCLE:
@@ -494,9 +582,9 @@ private:
     case ASOF_STATUS_DISCONNECTED:
       throw ConnectivityException(text);
     case ASOF_STATUS_EXTRAPOLATION_PAST:
+      throw_extrapolation<BackwardExtrapolationException>(text);
     case ASOF_STATUS_EXTRAPOLATION_FUTURE:
-    case ASOF_STATUS_NO_DATA:
-      throw ExtrapolationException(text);
+      throw_extrapolation<ForwardExtrapolationException>(text);
     case ASOF_STATUS_TIMED_OUT:
       throw TimeoutException(text);
     case ASOF_STATUS_INVALID_ARGUMENT:
@@ -504,6 +592,45 @@ private:
     default:
       throw TransformException(text);
     }
+  }
+
+  /// A lookup that this thread repeats: without names to check and to find. False if it does not, or if there is no transform;
+  /// a lookup by name then says why. Threads that share a place do not wait for each other.
+  bool repeat(const std::string &target, const std::string &source, std::int64_t &stamp, tf::Transform &found) const {
+    static std::atomic<std::size_t> threads{0};
+    thread_local const std::size_t number = threads++;
+    Repeated &mine = (*repeated_)[number % repeated_->size()];
+    if (mine.is_taken.test_and_set(std::memory_order_acquire))
+      return false;
+    AsofTfPath *path = nullptr;
+    for (const auto &lookup : mine.lookups)
+      if (lookup.path.get() != nullptr && lookup.is(target, source)) {
+        path = lookup.path.get();
+        break;
+      }
+    if (path == nullptr)
+      prepare(mine, target, source);
+    const bool is_found =
+        path != nullptr && (stamp != 0 ? asof_tf_path_lookup(path, stamp, &found)
+                                       : asof_tf_path_lookup_latest(path, &found, &stamp, nullptr)) == ASOF_STATUS_OK;
+    mine.is_taken.clear(std::memory_order_release);
+    return is_found;
+  }
+  /// Prepares a lookup that is asked for twice in turn, in the place of the oldest one.
+  void prepare(Repeated &mine, const std::string &target, const std::string &source) const {
+    if (!mine.last.is(target, source)) {
+      mine.last.target = target;
+      mine.last.source = source;
+      return;
+    }
+    AsofTfPath *path = nullptr;
+    if (target == source || fault(target) != nullptr || fault(source) != nullptr ||
+        asof_tf_path_new(buffer_.get(), target.c_str(), source.c_str(), &path) != ASOF_STATUS_OK)
+      return;
+    auto &oldest = mine.lookups[mine.next++ % mine.lookups.size()];
+    oldest.path = asof::detail::Handle<AsofTfPath, asof_tf_path_free>(path);
+    std::swap(oldest.target, mine.last.target);
+    std::swap(oldest.source, mine.last.source);
   }
 
   /// Stores a transform, and returns its time: that which was asked for or, at zero, the latest.
@@ -702,13 +829,13 @@ private:
 /// What tf2's own tests look into.
 class TestBufferCore {
 public:
-  int _walkToTopParent(BufferCore &buffer, Time time, CompactFrameID target, CompactFrameID source, std::string *,
-                       std::vector<CompactFrameID> *chain) const {
+  TF2Error _walkToTopParent(BufferCore &buffer, Time time, CompactFrameID target, CompactFrameID source, std::string *,
+                            std::vector<CompactFrameID> *chain) const {
     chain->clear();
     const std::int64_t stamp = detail::nanoseconds(time);
     for (tf::Frame frame : buffer.chain(full(buffer, target), full(buffer, source), stamp))
       chain->push_back(buffer.compact(frame));
-    return 0;
+    return TF2Error(0);
   }
   std::string _lookupFrameString(BufferCore &buffer, CompactFrameID frame) const { return buffer.name_of(frame); }
 

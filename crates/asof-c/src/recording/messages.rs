@@ -5,7 +5,7 @@ use std::ffi::{CString, c_char};
 use std::ptr::null;
 use std::sync::Arc;
 
-use asof::{Batch, Batches, Channel, Query, TimeRange, Topics};
+use asof::{Batch, Batches, Channel, Query, Recording, TimeRange, Topics};
 
 use super::{AsofRecording, texts};
 use crate::border::{
@@ -72,12 +72,20 @@ impl Names {
 
 /// # Safety
 /// As by the crate's contract.
-unsafe fn selected(topics: *const *const c_char, count: usize) -> Outcome<Topics> {
+unsafe fn selected(
+    recording: &Recording,
+    topics: *const *const c_char,
+    count: usize,
+) -> Outcome<Topics> {
     if count == 0 {
         return Ok(Topics::All);
     }
     // SAFETY: upheld by the caller.
-    Ok(Topics::named(unsafe { texts(topics, count) }?))
+    let names = unsafe { texts(topics, count) }?;
+    for name in &names {
+        recording.topic(name)?;
+    }
+    Ok(Topics::named(names))
 }
 
 fn messages(batches: Batches) -> AsofMessages {
@@ -89,7 +97,8 @@ fn messages(batches: Batches) -> AsofMessages {
     }
 }
 
-/// The messages of some topics, or of all if `count` is 0, from `start` to `end`, both ends in.
+/// The messages of some topics, or of all if `count` is 0, from `start` to `end`, both ends in. `ASOF_STATUS_NOT_FOUND` if there
+/// is no such topic.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_recording_messages(
     recording: *const AsofRecording,
@@ -101,15 +110,18 @@ pub unsafe extern "C" fn asof_recording_messages(
 ) -> AsofStatus {
     call(|| {
         // SAFETY: upheld by the caller.
-        let (recording, topics) = unsafe { (held(recording)?, selected(topics, count)?) };
+        let recording = unsafe { &held(recording)?.recording };
+        // SAFETY: upheld by the caller.
+        let topics = unsafe { selected(recording, topics, count) }?;
         let range = TimeRange::new(start.into(), end.into());
-        let read = recording.recording.read(&Query { topics, range })?;
+        let read = recording.read(&Query { topics, range })?;
         // SAFETY: upheld by the caller.
         unsafe { hand_out(place, messages(read)) }
     })
 }
 
 /// What was known at a time: the last message of each of some topics, or of all if `count` is 0, at or before it.
+/// `ASOF_STATUS_NOT_FOUND` if there is no such topic.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_at(
     recording: *const AsofRecording,
@@ -120,8 +132,10 @@ pub unsafe extern "C" fn asof_at(
 ) -> AsofStatus {
     call(|| {
         // SAFETY: upheld by the caller.
-        let (recording, topics) = unsafe { (held(recording)?, selected(topics, count)?) };
-        let known = recording.recording.latest_at(&topics, time.into())?;
+        let recording = unsafe { &held(recording)?.recording };
+        // SAFETY: upheld by the caller.
+        let topics = unsafe { selected(recording, topics, count) }?;
+        let known = recording.latest_at(&topics, time.into())?;
         let one: Batches = Box::new(std::iter::once(Ok(known)));
         // SAFETY: upheld by the caller.
         unsafe { hand_out(place, messages(one)) }

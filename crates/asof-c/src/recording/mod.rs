@@ -4,10 +4,12 @@ pub mod messages;
 pub mod stream;
 pub mod writer;
 
+use std::collections::BTreeMap;
 use std::ffi::c_char;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use asof::Recording;
+use asof::{Recording, Summary};
 
 use crate::border::{
     AsofStatus, Failure, Outcome, array, call, free, hand_out, held, put, put_text, tell, text,
@@ -17,16 +19,93 @@ use crate::tf::AsofTf;
 /// A recording, several as one, or what this build can open besides. Any number of threads may use it at once.
 pub struct AsofRecording {
     pub(crate) recording: Recording,
+    topics: Mutex<Option<TopicList>>,
+}
+
+/// The topics of a summary, so that to ask for them one by one takes linear time.
+struct TopicList {
+    summary: Arc<Summary>,
+    topics: Arc<[TopicFacts]>,
+}
+
+struct TopicFacts {
+    name: String,
+    message_type: String,
+    encoding: String,
+    messages: Option<u64>,
+}
+
+impl TopicList {
+    fn new(summary: Arc<Summary>) -> Self {
+        let mut topics = BTreeMap::<&str, TopicFacts>::new();
+        for entry in &summary.channels {
+            let channel = &entry.channel;
+            topics
+                .entry(&channel.topic)
+                .and_modify(|facts| {
+                    let counts = facts.messages.zip(entry.messages);
+                    facts.messages = counts.map(|(one, other)| one + other);
+                })
+                .or_insert_with(|| TopicFacts {
+                    name: channel.topic.clone(),
+                    message_type: channel
+                        .schema
+                        .as_ref()
+                        .map_or(String::new(), |schema| schema.name.clone()),
+                    encoding: channel.message_encoding.clone(),
+                    messages: entry.messages,
+                });
+        }
+        let topics = topics.into_values().collect();
+        TopicList { summary, topics }
+    }
+}
+
+impl AsofRecording {
+    fn new(recording: Recording) -> Self {
+        let topics = Mutex::default();
+        AsofRecording { recording, topics }
+    }
+
+    fn topics(&self) -> Arc<[TopicFacts]> {
+        let summary = self.recording.summary();
+        let mut held = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
+        let list = held.take();
+        let list = list.filter(|list| Arc::ptr_eq(&list.summary, &summary));
+        let list = list.unwrap_or_else(|| TopicList::new(summary));
+        Arc::clone(&held.insert(list).topics)
+    }
 }
 
 impl From<asof::Error> for Failure {
     fn from(error: asof::Error) -> Self {
-        let status = match &error {
-            asof::Error::Rows(asof::decode::RowsError::NoSuchTopic { .. })
-            | asof::Error::Path(_) => AsofStatus::NotFound,
-            _ => AsofStatus::Unreadable,
-        };
-        Failure::new(status, error)
+        Failure::new(status_of(&error), error)
+    }
+}
+
+fn status_of(error: &asof::Error) -> AsofStatus {
+    use asof::Error;
+    use asof::align::AlignError;
+    use asof::decode::RowsError;
+    match error {
+        Error::In { cause, .. } => status_of(cause),
+        Error::Path(_)
+        | Error::Rows(RowsError::NoSuchTopic { .. } | RowsError::Path { .. })
+        | Error::Align(AlignError::Rows(RowsError::NoSuchTopic { .. } | RowsError::Path { .. })) => {
+            AsofStatus::NotFound
+        }
+        Error::Align(
+            AlignError::NoStamp { .. } | AlignError::Rate { .. } | AlignError::NoTopics,
+        )
+        | Error::Option(_)
+        | Error::Invalid(_) => AsofStatus::InvalidArgument,
+        #[cfg(feature = "sql")]
+        Error::Sql(asof::sql::SqlError::Query { .. } | asof::sql::SqlError::NotReading(_)) => {
+            AsofStatus::InvalidArgument
+        }
+        #[cfg(feature = "sql")]
+        Error::Sql(asof::sql::SqlError::Memory(_)) => AsofStatus::Full,
+        _ => AsofStatus::Unreadable,
     }
 }
 
@@ -62,7 +141,7 @@ pub unsafe extern "C" fn asof_open(
         // SAFETY: upheld by the caller.
         let opened = asof::open(Path::new(unsafe { text(place) }?))?;
         // SAFETY: upheld by the caller.
-        unsafe { hand_out(recording, AsofRecording { recording: opened }) }
+        unsafe { hand_out(recording, AsofRecording::new(opened)) }
     })
 }
 
@@ -77,7 +156,7 @@ pub unsafe extern "C" fn asof_open_all(
         // SAFETY: upheld by the caller.
         let opened = asof::open_all(&unsafe { texts(places, count) }?)?;
         // SAFETY: upheld by the caller.
-        unsafe { hand_out(recording, AsofRecording { recording: opened }) }
+        unsafe { hand_out(recording, AsofRecording::new(opened)) }
     })
 }
 
@@ -126,29 +205,20 @@ pub unsafe extern "C" fn asof_recording_topic(
 ) -> AsofStatus {
     call(|| {
         // SAFETY: upheld by the caller.
-        let summary = unsafe { held(recording) }?.recording.summary();
-        let name = *summary
-            .topics()
+        let topics = unsafe { held(recording) }?.topics();
+        let facts = topics
             .get(place)
             .ok_or(Failure::fixed(AsofStatus::End, "there are no more topics"))?;
-        let mut channels = summary
-            .channels
-            .iter()
-            .filter(|channel| channel.channel.topic == name);
-        let counts = channels.clone().map(|channel| channel.messages);
-        let count = counts.sum::<Option<u64>>();
-        let first = channels.next().map(|channel| &channel.channel);
-        let schema = first.and_then(|channel| channel.schema.as_ref());
         // SAFETY: upheld by the caller.
         unsafe {
-            put_text(topic, name)?;
+            put_text(topic, &facts.name)?;
             if !message_type.is_null() {
-                put_text(message_type, schema.map_or("", |schema| &schema.name))?;
+                put_text(message_type, &facts.message_type)?;
             }
             if !encoding.is_null() {
-                put_text(encoding, first.map_or("", |first| &first.message_encoding))?;
+                put_text(encoding, &facts.encoding)?;
             }
-            let count = count.and_then(|count| i64::try_from(count).ok());
+            let count = facts.messages.and_then(|count| i64::try_from(count).ok());
             tell(messages, count.unwrap_or(-1));
         }
         Ok(())

@@ -13,7 +13,9 @@ use asof::align::{AlignOptions, On, Pick, Rule};
 use asof::{Table, TableBatches, TimeRange};
 
 use super::{AsofRecording, texts};
-use crate::border::{AsofStatus, Failure, Outcome, call, free, given, hand_out, held, put, text};
+use crate::border::{
+    AsofStatus, Failure, Outcome, c_text, call, free, given, hand_out, held, is_there, put, text,
+};
 
 /// How many messages a stream has left out so far: those that cannot be decoded, or have no stamp to join by.
 pub struct AsofLosses {
@@ -55,9 +57,7 @@ impl Iterator for Reader {
         self.lost.store(self.batches.lost(), Ordering::Relaxed);
         let batch = match next {
             Ok(None) => None,
-            Ok(Some(batch)) => {
-                Some(batch.map_err(|error| ArrowError::from_external_error(Box::new(error))))
-            }
+            Ok(Some(batch)) => Some(batch.map_err(|error| arrow_error(error.to_string()))),
             Err(panic) => {
                 std::mem::forget(panic);
                 let text = "a defect of asof: reading has panicked".to_owned();
@@ -67,6 +67,12 @@ impl Iterator for Reader {
         self.is_over = !matches!(batch, Some(Ok(_)));
         batch
     }
+}
+
+/// Arrow aborts at a text with a NUL, and names of topics and fields may have one.
+fn arrow_error(text: String) -> ArrowError {
+    let text = c_text(text).to_string_lossy().into_owned();
+    ArrowError::from_external_error(text.into())
 }
 
 impl RecordBatchReader for Reader {
@@ -113,6 +119,7 @@ pub unsafe extern "C" fn asof_recording_stream(
     losses: *mut *mut AsofLosses,
 ) -> AsofStatus {
     call(|| {
+        is_there(stream)?;
         // SAFETY: upheld by the caller.
         let (recording, topic, columns) =
             unsafe { (held(recording)?, text(topic)?, texts(columns, count)?) };
@@ -153,6 +160,7 @@ pub unsafe extern "C" fn asof_recording_join(
     losses: *mut *mut AsofLosses,
 ) -> AsofStatus {
     call(|| {
+        is_there(stream)?;
         // SAFETY: upheld by the caller.
         let (recording, anchor, others) =
             unsafe { (held(recording)?, text(anchor)?, texts(others, count)?) };
@@ -176,6 +184,7 @@ pub unsafe extern "C" fn asof_recording_resample(
     losses: *mut *mut AsofLosses,
 ) -> AsofStatus {
     call(|| {
+        is_there(stream)?;
         // SAFETY: upheld by the caller.
         let (recording, topics) = unsafe { (held(recording)?, texts(topics, count)?) };
         // SAFETY: upheld by the caller.
@@ -221,6 +230,7 @@ pub unsafe extern "C" fn asof_recording_sql(
     stream: *mut ArrowArrayStream,
 ) -> AsofStatus {
     call(|| {
+        is_there(stream)?;
         // SAFETY: upheld by the caller.
         let (recording, query) = unsafe { (held(recording)?, text(query)?) };
         let table = sql(recording, query)?;
@@ -261,4 +271,13 @@ pub unsafe extern "C" fn asof_losses_count(
 pub unsafe extern "C" fn asof_losses_free(losses: *mut *mut AsofLosses) {
     // SAFETY: upheld by the caller.
     unsafe { free(losses) }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn texts_of_errors_have_no_nul() {
+        let text = super::arrow_error("no topic /a\0b".to_owned()).to_string();
+        assert!(text.ends_with("no topic /ab"), "{text}");
+    }
 }

@@ -4,10 +4,10 @@ use std::ffi::c_char;
 use std::time::Duration;
 
 use asof_core::Stamp;
-use asof_tf::Extrapolation;
+use asof_tf::{Extrapolation, LatestTransform};
 
 use super::{AsofFrame, AsofTf, AsofTransform, frame_id};
-use crate::border::{AsofStatus, Failure, call, held, put, tell, text};
+use crate::border::{AsofStatus, Failure, Outcome, call, held, put, tell, text};
 
 /// A velocity: how a frame moves relative to another, along the axes of the observing frame.
 #[repr(C)]
@@ -76,12 +76,24 @@ pub unsafe extern "C" fn asof_tf_lookup_latest(
         let (tf, target, source) = unsafe { (held(tf)?, text(target)?, text(source)?) };
         let latest = tf.buffer.lookup_latest(target, source)?;
         // SAFETY: upheld by the caller.
-        unsafe {
-            tell(stamp, latest.stamp.unwrap_or_default().nanos());
-            tell(is_static, latest.stamp.is_none());
-            put(transform, latest.isometry.into())
-        }
+        unsafe { put_latest(latest, transform, stamp, is_static) }
     })
+}
+
+/// # Safety
+/// As by the crate's contract.
+pub(super) unsafe fn put_latest(
+    latest: LatestTransform,
+    transform: *mut AsofTransform,
+    stamp: *mut i64,
+    is_static: *mut bool,
+) -> Outcome {
+    // SAFETY: upheld by the caller.
+    unsafe {
+        tell(stamp, latest.stamp.unwrap_or_default().nanos());
+        tell(is_static, latest.stamp.is_none());
+        put(transform, latest.isometry.into())
+    }
 }
 
 /// Like `asof_tf_lookup`, up to `limit` nanoseconds before the first sample or after the last one of an edge, at constant

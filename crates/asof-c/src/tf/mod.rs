@@ -45,7 +45,7 @@ pub struct AsofTfOptions {
     pub samples: u64,
     /// The most bytes of samples in the buffer; 0 for no bound.
     pub bytes: u64,
-    /// The most frames in the buffer.
+    /// The most frames in the buffer; 0 for no bound.
     pub frames: u64,
     /// Whether an update that conflicts with its edge (another parent, static instead of dynamic, a cycle) is stored, as tf2
     /// does. Otherwise it is refused.
@@ -140,7 +140,9 @@ impl AsofTfOptions {
             count: (self.samples > 0).then_some(self.samples),
         };
         options.bytes = (self.bytes > 0).then_some(self.bytes);
-        options.max_frames = usize::try_from(self.frames).unwrap_or(usize::MAX);
+        if self.frames > 0 {
+            options.max_frames = usize::try_from(self.frames).unwrap_or(usize::MAX);
+        }
         options
     }
 }

@@ -7,9 +7,11 @@ use std::thread::ThreadId;
 use asof_core::Stamp;
 use asof_tf::WaitCallback;
 
+use super::lookup::put_latest;
 use super::{AsofTf, AsofTransform};
 use crate::border::{
-    AsofStatus, Failure, Outcome, call, hand_out, held, put, take, text, timeout as duration,
+    AsofStatus, Failure, Outcome, call, hand_out, held, is_there, put, take, text,
+    timeout as duration,
 };
 
 /// Is called once, with a transform and `ASOF_STATUS_OK`, or with NULL, the status and a sentence that says why. It must not
@@ -75,12 +77,36 @@ pub unsafe extern "C" fn asof_tf_wait(
     call(|| {
         // SAFETY: upheld by the caller.
         let (tf, target, source) = unsafe { (held(tf)?, text(target)?, text(source)?) };
+        is_there(transform)?;
         let stamp = Stamp::from_nanos(stamp);
         // Further off than anybody waits.
         let timeout = duration(timeout).unwrap_or(std::time::Duration::MAX);
         let found = tf.buffer.wait_for(target, source, stamp, timeout)?;
         // SAFETY: upheld by the caller.
         unsafe { put(transform, found.into()) }
+    })
+}
+
+/// Blocks until `asof_tf_lookup_latest` succeeds: tf2's `canTransform` at time zero with a timeout. `timeout` is as for
+/// `asof_tf_wait`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_tf_wait_latest(
+    tf: *const AsofTf,
+    target: *const c_char,
+    source: *const c_char,
+    timeout: i64,
+    transform: *mut AsofTransform,
+    stamp: *mut i64,
+    is_static: *mut bool,
+) -> AsofStatus {
+    call(|| {
+        // SAFETY: upheld by the caller.
+        let (tf, target, source) = unsafe { (held(tf)?, text(target)?, text(source)?) };
+        is_there(transform)?;
+        let timeout = duration(timeout).unwrap_or(std::time::Duration::MAX);
+        let found = tf.buffer.wait_for_latest(target, source, timeout)?;
+        // SAFETY: upheld by the caller.
+        unsafe { put_latest(found, transform, stamp, is_static) }
     })
 }
 

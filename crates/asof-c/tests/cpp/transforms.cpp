@@ -14,6 +14,13 @@
 #if defined(__linux__)
 #include <poll.h>
 #endif
+#if __has_include(<Eigen/Geometry>)
+#include <Eigen/Geometry>
+#define HAS_EIGEN 1
+#elif __has_include(<eigen3/Eigen/Geometry>)
+#include <eigen3/Eigen/Geometry>
+#define HAS_EIGEN 1
+#endif
 
 using namespace std::chrono_literals;
 using asof::tf::Buffer;
@@ -79,6 +86,90 @@ void lookups() {
   EXPECT(thrown([&] { buffer.set("odom", "base_link", 1s, Transform({0, 0, 0}, {0, 0, 0, 2})); }) ==
          ASOF_STATUS_INVALID_ARGUMENT);
   EXPECT(thrown([&] { buffer.set("odom", "odom", 1s, Transform()); }) == ASOF_STATUS_INVALID_ARGUMENT);
+}
+
+/// Every call that can fail has a form that does not throw.
+void results() {
+  Buffer buffer = driving();
+  const asof::tf::Frame odom = buffer.find("odom");
+  EXPECT(near(buffer.try_lookup("odom", "lidar", 1500ms)->translation[0], 1.5));
+  EXPECT(buffer.try_lookup(odom, odom, 1s) && buffer.try_lookup(odom, 0, 1s).status() == ASOF_STATUS_INVALID_ARGUMENT);
+  EXPECT(buffer.try_lookup_extrapolated("odom", "base_link", 12s, 1s).status() == ASOF_STATUS_EXTRAPOLATION_FUTURE);
+  EXPECT(buffer.try_lookup_twist("base_link", "odom", 5s, -1ns).status() == ASOF_STATUS_INVALID_ARGUMENT);
+  EXPECT(*buffer.try_latest_common_time("odom", "lidar") == asof::Stamp(10s));
+  EXPECT(buffer.try_latest_common_time("odom", "moon").status() == ASOF_STATUS_NOT_FOUND);
+  EXPECT(buffer.try_path("odom", "moon").status() == ASOF_STATUS_NOT_FOUND);
+  auto path = buffer.try_path("odom", "lidar");
+  EXPECT(path && path->try_lookup_latest()->stamp == asof::Stamp(10s) && !path->try_lookup(11s));
+  const std::vector<std::int64_t> stamps = {1000000000, 99000000000};
+  std::vector<Transform> found(2);
+  std::vector<double> points(6, 1.0), odd(7, 1.0);
+  EXPECT(*buffer.try_lookup_many("odom", "lidar", stamps, found) == 1 && near(found[0].translation[0], 1));
+  EXPECT(buffer.try_lookup_many("odom", "moon", stamps, found).status() == ASOF_STATUS_NOT_FOUND);
+  EXPECT(*buffer.try_transform_points("odom", "lidar", stamps, points) == 1 && near(points[0], 2));
+  EXPECT(buffer.try_transform_points("odom", "lidar", stamps, odd).status() == ASOF_STATUS_INVALID_ARGUMENT);
+  EXPECT(buffer.try_wait("odom", "lidar", 11s, 0ns).status() == ASOF_STATUS_TIMED_OUT);
+  EXPECT(buffer.try_wait_latest("odom", "lidar", 0ns)->stamp == asof::Stamp(10s));
+  EXPECT(buffer.try_on_transform("odom", "lidar", 1s, 0ns, [](auto) {})->try_descriptor().status() ==
+         ASOF_STATUS_INVALID_ARGUMENT);
+  EXPECT(buffer.try_frame("").status() == ASOF_STATUS_INVALID_ARGUMENT && buffer.try_frame("new"));
+  EXPECT(buffer.try_name(0).status() == ASOF_STATUS_INVALID_ARGUMENT && *buffer.try_name(odom) == "odom");
+  EXPECT(*buffer.try_parent(odom) == 0 && buffer.try_remove("moon").status() == ASOF_STATUS_NOT_FOUND);
+  EXPECT(buffer.try_set_static("a", "a", Transform()) == ASOF_STATUS_INVALID_ARGUMENT);
+  EXPECT(buffer.try_reparent("lidar", "base_link", 11s, Transform()) == ASOF_STATUS_REFUSED);
+  EXPECT(thrown([&] { buffer.set({"a", "", Transform(), std::nullopt}, "me"); }) == ASOF_STATUS_INVALID_ARGUMENT);
+  static_assert(!std::is_constructible_v<asof::Stamp, double>, "seconds are no nanoseconds");
+
+  // What is moved from says so, and what is moved to goes on.
+  Buffer moved = std::move(buffer);
+  EXPECT(!buffer.try_lookup("odom", "lidar", 1s) && moved.try_lookup("odom", "lidar", 1s));
+  EXPECT(thrown([&] { buffer.stats(); }) == ASOF_STATUS_INVALID_ARGUMENT && thrown([&] { moved.stats(); }) == ASOF_STATUS_OK);
+}
+
+/// The ends of time, names and numbers.
+void extremes() {
+  Buffer buffer;
+  const std::int64_t least = std::numeric_limits<std::int64_t>::min(), most = std::numeric_limits<std::int64_t>::max();
+  for (const char *name : {"", "/", "\n", "\xff"})
+    EXPECT(buffer.try_set("odom", name, 1, Transform()) == ASOF_STATUS_INVALID_ARGUMENT);
+  EXPECT(buffer.try_set("/odom", "/base_link", 1, Transform()) == ASOF_STATUS_OK && buffer.find("odom") == buffer.find("/odom"));
+  for (const double bad : {double(NAN), double(INFINITY), -double(INFINITY)}) {
+    EXPECT(buffer.try_set("odom", "base_link", 1, Transform({bad, 0, 0})) == ASOF_STATUS_INVALID_ARGUMENT);
+    EXPECT(buffer.try_set("odom", "base_link", 1, Transform({0, 0, 0}, {0, 0, 0, bad})) == ASOF_STATUS_INVALID_ARGUMENT);
+  }
+  EXPECT(buffer.try_set("odom", "base_link", 1, Transform({0, 0, 0}, {0, 0, 0, 0})) == ASOF_STATUS_INVALID_ARGUMENT);
+  EXPECT(buffer.try_set_static("odom", "base_link", Transform()) == ASOF_STATUS_REFUSED);
+  EXPECT(buffer.try_set_static("odom", "fixed", Transform()) == ASOF_STATUS_OK);
+  EXPECT(buffer.try_set("odom", "fixed", 1, Transform()) == ASOF_STATUS_REFUSED);
+  for (const std::int64_t stamp : {least, std::int64_t(0), most}) {
+    Buffer ends;
+    EXPECT(ends.try_set("a", "b", stamp, Transform()) == ASOF_STATUS_OK && ends.try_lookup("a", "b", stamp));
+    EXPECT(ends.lookup_latest("a", "b").stamp == asof::Stamp(stamp) && !ends.try_lookup("a", "b", stamp == most ? least : most));
+    ends.try_lookup_extrapolated("a", "b", stamp, asof::Nanoseconds(most));
+    ends.try_lookup_twist("b", "a", stamp, asof::Nanoseconds(most));
+    ends.try_wait("a", "b", stamp, asof::Nanoseconds(most));
+    ends.try_set("a", "b", stamp == most ? least : most, Transform());
+    ends.remove_older(stamp);
+  }
+  // Centuries in a buffer that keeps everything.
+  AsofTfOptions all = Buffer::options();
+  all.window = -1;
+  all.frames = 0;
+  Buffer wide(all);
+  wide.set("a", "b", least / 2, Transform());
+  wide.set("a", "b", most / 2, Transform({1, 0, 0}));
+  EXPECT(std::abs(wide.lookup("a", "b", 0).translation[0] - 0.5) < 1e-9 && wide.stats().samples == 2);
+
+  // What an edge had, when it had not enough.
+  std::int64_t oldest = 0, newest = 0;
+  EXPECT(wide.try_lookup("a", "c", 1).status() == ASOF_STATUS_NOT_FOUND);
+  EXPECT(asof_last_extrapolation(&oldest, &newest) == ASOF_STATUS_NO_DATA);
+  Buffer three;
+  for (std::int64_t stamp : {5, 7, 9})
+    three.set("a", "b", stamp, Transform());
+  EXPECT(three.try_lookup("a", "b", 3).status() == ASOF_STATUS_EXTRAPOLATION_PAST);
+  EXPECT(asof_last_extrapolation(&oldest, &newest) == ASOF_STATUS_OK && oldest == 5 && newest == 9);
+  EXPECT(std::string(asof_last_error()).find("before its oldest") != std::string::npos);
 }
 
 void batches() {
@@ -147,6 +238,16 @@ void conversions() {
       const auto there = pose.inverse() * (pose * point);
       for (int part = 0; part < 3; part++)
         EXPECT(near(direct[part], in_turn[part]) && near(there[part], point[part]));
+#ifdef HAS_EIGEN
+      const Eigen::Isometry3d eigen = pose.to_eigen<Eigen::Isometry3d>();
+      const Eigen::Vector3d moved = eigen * Eigen::Vector3d(point[0], point[1], point[2]);
+      const auto by_asof = pose * point;
+      const Transform same = Transform::from_eigen(eigen), affine = Transform::from_eigen(Eigen::Affine3d(eigen));
+      for (int part = 0; part < 3; part++)
+        EXPECT(near(moved[part], by_asof[part]) && near(same.translation[part], affine.translation[part]));
+      EXPECT(near(std::abs(Eigen::Quaterniond(eigen.linear()).dot(Eigen::Quaterniond(same.rotation))), 1));
+      EXPECT(std::abs(pose.to_eigen<Eigen::Isometry3f>().translation().x() - 1) < 1e-6F);
+#endif
     }
 }
 
@@ -157,6 +258,14 @@ void waits() {
   EXPECT(near(buffer.wait("odom", "lidar", 11s, -1ns).translation[0], 11));
   writer.join();
   EXPECT(thrown([&] { buffer.wait("odom", "lidar", -100s, -1ns); }) == ASOF_STATUS_NEVER);
+
+  // The latest: there at once, after an edge that was missing, or not in time.
+  EXPECT(buffer.wait_latest("odom", "lidar", 0ns).stamp == asof::Stamp(12s));
+  EXPECT(thrown([&] { buffer.wait_latest("odom", "late", 1ms); }) == ASOF_STATUS_TIMED_OUT);
+  std::thread edge([&] { buffer.set("lidar", "late", 12s, Transform({1, 0, 0})); });
+  auto latest = buffer.wait_latest("odom", "late", -1ns);
+  edge.join();
+  EXPECT(latest.stamp == asof::Stamp(12s) && near(latest.transform.translation[0], 13));
 
   // A callback: at once, later, and never once the wait has ended.
   int called = 0;
@@ -283,6 +392,33 @@ void like_tf2() {
   } catch (const asof::tf2::TransformException &error) {
     EXPECT(std::string(error.what()).find("after its newest sample") != std::string::npos);
   }
+#if ASOF_TF2_ROS != 1
+  // Which extrapolation it is, as newer ROS 2 tells them apart.
+  using namespace asof::tf2;
+  const auto kind = [&](const BufferCore &buffer, std::int64_t stamp) {
+    try {
+      buffer.lookupTransform("odom", "base_link", asof::tf2::detail::time_of(stamp));
+    } catch (const ExtrapolationException &error) {
+      return dynamic_cast<const asof::tf2::detail::ExtrapolationOf<BackwardExtrapolationException>::type *>(&error)    ? 'b'
+             : dynamic_cast<const asof::tf2::detail::ExtrapolationOf<ForwardExtrapolationException>::type *>(&error)   ? 'f'
+             : dynamic_cast<const asof::tf2::detail::ExtrapolationOf<NoDataForExtrapolationException>::type *>(&error) ? 'n'
+                                                                                                                       : 'e';
+    }
+    return '-';
+  };
+  BufferCore one;
+  EXPECT(one.setTransform(message, "wheels"));
+  const bool are_told_apart =
+      !std::is_same_v<asof::tf2::detail::ExtrapolationOf<BackwardExtrapolationException>::type, ExtrapolationException>;
+  EXPECT(kind(one, 3000000000LL) == '-' && kind(core, 2500000000LL) == '-');
+  if (are_told_apart)
+    EXPECT(kind(one, 4000000000LL) == 'n' && kind(core, 4000000000LL) == 'f' && kind(core, 1LL) == 'b');
+  Time common;
+  const TF2Error none = core._getLatestCommonTime(core._lookupFrameNumber("odom"), core._lookupFrameNumber("base_link"), common, nullptr);
+  EXPECT(none == TF2Error(0) && asof::tf2::detail::nanoseconds(common) == 3000000000LL);
+  EXPECT(core._getLatestCommonTime(0, 0, common, nullptr) == TF2Error(1));
+  EXPECT(core.getCacheLength() == BUFFER_CORE_DEFAULT_CACHE_TIME);
+#endif
 #ifdef ASOF_TF2_INTERFACE
   // As ROS 2 knows it: by the interface.
   const ::tf2::BufferCoreInterface &any = core;
@@ -301,6 +437,65 @@ void like_tf2() {
       core.addTransformableRequest(handle, "odom", "base_link", asof::tf2::detail::time_of(4000000000LL)));
   asof::tf2::detail::set_stamp(message, asof::tf2::detail::time_of(5000000000LL));
   EXPECT(core.setTransform(message, "wheels") && told == 1);
+}
+
+/// Lookups that are repeated are prepared; what changes meanwhile changes them too.
+void repeated_lookups() {
+  asof::tf2::BufferCore core;
+  Buffer &buffer = core.buffer();
+  const auto same = [&](const std::string &target, const std::string &source, std::int64_t stamp) {
+    const auto by_name = stamp != 0 ? buffer.try_lookup(target, source, stamp) : [&]() -> asof::Result<Transform> {
+      Transform found;
+      const auto status = asof_tf_lookup_latest(buffer.get(), target.c_str(), source.c_str(), &found, nullptr, nullptr);
+      return asof::detail::result(status, found);
+    }();
+    try {
+      const auto found = core.lookupTransform(target, source, asof::tf2::detail::time_of(stamp));
+      EXPECT(by_name && found.header.frame_id == target && found.child_frame_id == source);
+      EXPECT(near(found.transform.translation.x, by_name->translation[0]));
+      EXPECT(stamp == 0 || asof::tf2::detail::stamp_of(found) == stamp);
+    } catch (const asof::tf2::TransformException &) {
+      EXPECT(!by_name);
+    }
+  };
+  const auto look = [&] {
+    for (int again = 0; again < 3; again++)
+      for (const char *target : {"map", "odom", "/odom", ""})
+        for (const char *source : {"base_link", "lidar", "map", "nowhere"})
+          for (int twice = 0; twice < 3; twice++)
+            for (std::int64_t stamp : {0LL, 1000LL, 1500LL, 9000LL})
+              if (*target != '\0' && *target != '/')
+                same(target, source, stamp);
+              else
+                EXPECT(!core.canTransform(target, source, asof::tf2::detail::time_of(stamp)) || target == source);
+  };
+  for (std::int64_t stamp : {1000, 2000}) {
+    buffer.set("map", "odom", stamp, Transform({double(stamp), 0, 0}));
+    buffer.set("odom", "base_link", stamp, Transform({1, 0, 0}));
+  }
+  look();
+  buffer.set_static("base_link", "lidar", Transform({7, 0, 0}));
+  look();
+  buffer.set_static("base_link", "lidar", Transform({8, 0, 0}));
+  look();
+  core.clear();
+  look();
+  for (std::int64_t stamp : {1000, 2000})
+    buffer.set("map", "base_link", stamp, Transform({double(stamp), 5, 0}));
+  look();
+  buffer.remove("lidar");
+  look();
+  buffer.set("map", "lidar", 1000, Transform({3, 0, 0}));
+  look();
+  // More threads than places for them, and two that share one.
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 40; thread++)
+    threads.emplace_back([&] {
+      for (int again = 0; again < 200; again++)
+        same("map", "base_link", again % 2 == 0 ? 1500 : 0);
+    });
+  for (std::thread &thread : threads)
+    thread.join();
 }
 
 /// Counts those that exist: all that goes in is freed, however it leaves.
@@ -329,6 +524,8 @@ void windows() {
     EXPECT(window.after(41)->stamp == asof::Stamp(50) && !window.before(29) && !window.after(51));
     EXPECT(window.interval(30, 40).size() == 2 && window.interval(31, 39).empty());
     EXPECT(thrown([&] { window.insert(5, Scan(0)); }) == ASOF_STATUS_TOO_OLD && Scan::alive == 4);
+    EXPECT(window.try_insert(5, Scan(0)) == ASOF_STATUS_TOO_OLD);
+    EXPECT(Scan::alive == 4);
     asof::Window<Scan> large(1000);
     for (int number = 0; number < 100; number++)
       large.insert(number, Scan(number));
@@ -338,13 +535,15 @@ void windows() {
   }
   EXPECT(Scan::alive == 0);
   EXPECT(thrown([] { asof::Window<Scan> none(0); }) == ASOF_STATUS_INVALID_ARGUMENT);
+  EXPECT(!asof::Window<Scan>::try_new({0, 0, 5}) && asof::Window<Scan>::try_new({0, 5, 0}));
+  EXPECT(!asof::PoseWindow::try_new({0, 0, 0}));
 
   asof::PoseWindow poses(10);
   poses.insert(10, Transform());
   poses.insert(20, Transform({1, 2, 3}, {0, 0, 1, 0}));
   const auto between = poses.at(15);
-  EXPECT(between && near(between->translation[1], 1) && near(between->rotation[2], std::sqrt(0.5)));
-  EXPECT(poses.at(21).status() == ASOF_STATUS_NO_DATA);
+  EXPECT(near(between.translation[1], 1) && near(between.rotation[2], std::sqrt(0.5)));
+  EXPECT(poses.try_at(21).status() == ASOF_STATUS_NO_DATA && thrown([&] { poses.at(21); }) == ASOF_STATUS_NO_DATA);
   EXPECT(thrown([&] { poses.insert(30, Transform({0, 0, 0}, {0, 0, 0, 0})); }) == ASOF_STATUS_INVALID_ARGUMENT);
 }
 
@@ -369,6 +568,8 @@ void synchronizers() {
     for (int number = 0; number < 100; number++)
       sync.add<0>(number * 100 + 10000, std::make_shared<Scan>(number));
     EXPECT(Scan::alive <= 6);
+    const auto nothing = [](asof::Entry<Scan>, asof::Entry<std::string>) {};
+    EXPECT((!asof::ApproximateTime<Scan, std::string>::try_new(0, nothing)));
   }
   EXPECT(Scan::alive == 0);
 }
@@ -378,11 +579,14 @@ void synchronizers() {
 int main(int count, char **arguments) {
   const int rounds = count > 1 ? std::atoi(arguments[1]) : 2000;
   lookups();
+  results();
+  extremes();
   batches();
   texts();
   conversions();
   waits();
   like_tf2();
+  repeated_lookups();
   windows();
   synchronizers();
   ends_of_waits(rounds);

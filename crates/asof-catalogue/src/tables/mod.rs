@@ -12,7 +12,7 @@ use arrow_array::builder::{Int64Builder, TimestampMicrosecondBuilder};
 use arrow_array::cast::AsArray as _;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array as _, ArrayRef, Int64Array, ListArray, RecordBatch, StringArray};
-use arrow_schema::{ArrowError, DataType, Field, TimeUnit};
+use arrow_schema::{ArrowError, DataType, Field, SchemaRef, TimeUnit};
 use asof_core::{Stamp, TimeRange};
 
 pub use recordings::{ProblemRow, RecordingRow};
@@ -40,6 +40,17 @@ impl Table {
             Table::Sections => "sections",
             Table::Summaries => "summaries",
             Table::Schemas => "schemas",
+        }
+    }
+
+    /// Its columns.
+    pub fn schema(self) -> SchemaRef {
+        match self {
+            Table::Recordings => RecordingRow::schema(),
+            Table::Topics => TopicRow::schema(),
+            Table::Sections => SectionRow::schema(),
+            Table::Summaries => SummaryRow::schema(),
+            Table::Schemas => SchemaRow::schema(),
         }
     }
 

@@ -28,6 +28,8 @@ pub struct TopicRow {
     pub messages: Option<u64>,
     /// The bytes of its payloads; `None` if only reading could count them.
     pub bytes: Option<u64>,
+    /// About how many bytes its payloads have, by the indexes of the file; `None` where these tell nothing.
+    pub bytes_estimate: Option<u64>,
     /// All its messages are within this range.
     pub range: TimeRange,
 }
@@ -49,6 +51,7 @@ static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
         end,
         start_ns,
         end_ns,
+        int("bytes_estimate"),
     ]))
 });
 
@@ -64,6 +67,7 @@ impl TopicRow {
         let mut texts: [StringBuilder; 6] = std::array::from_fn(|_| StringBuilder::new());
         let mut messages = Int64Builder::new();
         let mut bytes = Int64Builder::new();
+        let mut estimates = Int64Builder::new();
         let mut range = RangeColumns::new();
         for row in rows {
             let values = [
@@ -79,6 +83,7 @@ impl TopicRow {
             }
             messages.append_option(as_int(row.messages));
             bytes.append_option(as_int(row.bytes));
+            estimates.append_option(as_int(row.bytes_estimate));
             range.append(row.range);
         }
         let [recording, topic, type_name, hash, encoding, schema_encoding] =
@@ -99,6 +104,7 @@ impl TopicRow {
                 end,
                 start_ns,
                 end_ns,
+                Arc::new(estimates.finish()),
             ],
         )
     }

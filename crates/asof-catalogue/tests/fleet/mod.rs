@@ -1,4 +1,5 @@
 //! Folders of small recordings.
+#![allow(dead_code, reason = "each test file uses a part")]
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -45,6 +46,14 @@ impl Fleet {
     pub fn new() -> Self {
         Fleet {
             folder: tempfile::tempdir().expect("a folder"),
+        }
+    }
+
+    /// In memory where the system has a folder for that: each file of a catalogue is synced, which takes a disk long.
+    pub fn in_memory() -> Self {
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        Fleet {
+            folder: folder.expect("a folder"),
         }
     }
 
@@ -113,7 +122,6 @@ impl Fleet {
     }
 
     /// What an indexer would say of a recording, without one.
-    #[allow(dead_code, reason = "not every test makes rows by hand")]
     pub fn surveyed(name: &str, start: i64) -> IndexedRecording {
         let range = TimeRange::new(second(start), second(start + 1));
         let schema = schema();
@@ -138,6 +146,7 @@ impl Fleet {
                 schema_encoding: "ros2msg".into(),
                 messages: Some(2),
                 bytes: None,
+                bytes_estimate: None,
                 range,
             }],
             schemas: vec![SchemaRow::of(&schema)],

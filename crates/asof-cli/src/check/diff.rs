@@ -10,7 +10,7 @@ use clap::Args;
 
 use crate::Outcome;
 use crate::cat::tell_problems;
-use crate::place::{Opening, Purpose, Wanted};
+use crate::place::{Opening, Purpose, TopicRequest};
 use crate::screen::{Screen, output};
 
 /// Compare two recordings: topics, types, rates, gaps, latencies, and every field
@@ -54,9 +54,9 @@ impl Diff {
         let mut outcome = Outcome::Done;
         let open = |place: &PathBuf| {
             let places = [place.clone()];
-            let recording = self
-                .opening
-                .open(&places, &Wanted::all(), Purpose::Look, screen)?;
+            let recording =
+                self.opening
+                    .open(&places, &TopicRequest::all(), Purpose::Look, screen)?;
             anyhow::Ok(Recording::new(recording, &places))
         };
         let (good, new) = (open(&self.good)?, open(&self.new)?);

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use asof::Recording;
-use asof::catalogue::Search;
 use asof::check::{CheckReport, Expectations, junit};
 use asof::files::{NewFile, note_input};
 use asof::text::counted;
@@ -21,7 +20,7 @@ use super::Outcome;
 use super::cat::tell_problems;
 use super::failure::{Failures, Usage};
 use super::fleet::CataloguePlace;
-use super::place::{Opening, Purpose, Wanted};
+use super::place::{Opening, Purpose, TopicRequest};
 use super::screen::{Screen, output};
 
 /// Check recordings against expectations, as tests check code
@@ -30,8 +29,8 @@ use super::screen::{Screen, output};
 /// (known at every stamp of a topic) and of SQL queries (which must return no rows). Durations are written as 25ms or
 /// 1.5s. `asof check GOOD --write` proposes such a file from a good recording.
 ///
-/// Each recording is checked separately, also those of a folder or bucket with a catalogue (`asof index`). The exit code is 1 if an expectation failed; otherwise 3 if a recording is
-/// damaged. Queries need a build with the feature `sql`; without it they are skipped and reported as such.
+/// Each recording is checked separately, also those of a folder or bucket, with a catalogue (`asof index`) and without. The exit
+/// code is 1 if an expectation failed; otherwise 3 if a recording is damaged. Queries need a build with the feature `sql`; without it they are skipped and reported as such.
 ///
 /// With --json, one object per line for each recording: path, passed, failed, skipped, expectations: [{subject, kind,
 /// outcome, message, failures: [{log_time, message}], count}].
@@ -93,8 +92,13 @@ impl Check {
         }
         let mut reports = Vec::new();
         let mut failures = Failures::default();
-        let mut outcome = Outcome::Done;
-        for place in self.recordings()? {
+        let (places, is_short) = CataloguePlace::default().each_recording(&self.places, screen)?;
+        let mut outcome = if is_short {
+            Outcome::Damaged
+        } else {
+            Outcome::Done
+        };
+        for place in places {
             match self.check(&place, &expectations, screen) {
                 Ok((report, is_damaged)) => {
                     if is_damaged && outcome == Outcome::Done {
@@ -127,20 +131,6 @@ impl Check {
         failures.or(outcome)
     }
 
-    /// The places, and instead of a fleet each of its recordings.
-    fn recordings(&self) -> anyhow::Result<Vec<PathBuf>> {
-        let mut all = Vec::new();
-        for place in &self.places {
-            let Some(fleet) = CataloguePlace::default().if_there(place)? else {
-                all.push(place.clone());
-                continue;
-            };
-            let found = fleet.find(&Search::default())?.recordings.into_iter();
-            all.extend(found.map(|one| PathBuf::from(fleet.address_of(&one.row.recording))));
-        }
-        Ok(all)
-    }
-
     fn check(
         &self,
         place: &Path,
@@ -150,7 +140,7 @@ impl Check {
         let places = [place.to_owned()];
         let recording = self
             .opening
-            .open(&places, &Wanted::all(), Purpose::Look, screen)?;
+            .open(&places, &TopicRequest::all(), Purpose::Look, screen)?;
         let recording = Recording::new(recording, &places);
         let report = recording.check(expectations)?;
         let problems = recording.problems();
@@ -170,9 +160,15 @@ impl Check {
         let places = [place.clone()];
         let recording = self
             .opening
-            .open(&places, &Wanted::all(), Purpose::Look, screen)?;
+            .open(&places, &TopicRequest::all(), Purpose::Look, screen)?;
         let recording = Recording::new(recording, &places).with_progress(screen.reports(""));
         let expectations = recording.expectations()?;
+        if expectations.count() == 0 {
+            let place = place.display();
+            return Err(anyhow!(
+                "there is nothing to expect of recordings like {place}: `asof info {place}` shows what it has"
+            ));
+        }
         let text = expectations.to_toml()?;
         if let Some(path) = &self.file {
             let new = NewFile::create(path, |_| self.force)?;

@@ -41,7 +41,7 @@ pub struct Index {
     /// The layout of paths: {robot}, {site} and {date} become columns, other names tags; * matches anything within a name, …
     /// anything at all. Several are tried in turn. The pattern is kept for later runs; '' removes it
     #[arg(long, value_name = "PATTERN", value_parser = parse_pattern)]
-    pattern: Vec<GivenPattern>,
+    pattern: Vec<PatternChange>,
 
     /// Index again and again, until Ctrl-C
     #[arg(long)]
@@ -58,19 +58,19 @@ pub struct Index {
 
 /// A pattern, or a request to remove it.
 #[derive(Debug, Clone)]
-struct GivenPattern(Option<KeyPattern>);
+struct PatternChange(Option<KeyPattern>);
 
-fn parse_pattern(text: &str) -> Result<GivenPattern, String> {
+fn parse_pattern(text: &str) -> Result<PatternChange, String> {
     if text.is_empty() {
-        return Ok(GivenPattern(None));
+        return Ok(PatternChange(None));
     }
     let pattern = text
         .parse()
         .map_err(|error: PatternError| error.to_string())?;
-    Ok(GivenPattern(Some(pattern)))
+    Ok(PatternChange(Some(pattern)))
 }
 
-const BAR: &str = "{bar:30} {pos}/{len} recordings  {eta} left";
+pub(super) const BAR: &str = "{bar:30} {pos}/{len} recordings  {eta} left";
 
 impl Index {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {

@@ -1,25 +1,90 @@
 //! A catalogue as the page's list of recordings.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use asof::catalogue::{FoundRecording, NotADay, Search, since, until};
-use asof::{Fleet, Stamp, TimeRange};
+use anyhow::Context as _;
+use asof::catalogue::{FoundRecording, IndexOptions, NotADay, Search, since, until};
+use asof::files::TemporaryFolder;
+use asof::{Fleet, FleetOptions, Stamp, TimeRange};
 use asof_serve::{
     Annotations, ListedRecording, OpenedRecording, RecordingList, RecordingsAsked, Refusal,
     newest_first,
 };
 
+use super::index::BAR;
 use super::search::parse_names;
+use crate::screen::Screen;
 
 /// The recordings of a catalogue.
 pub struct FleetList {
     fleet: Fleet,
+    /// The catalogue, where it is the list's own.
+    own: Option<OwnCatalogue>,
+    /// The description of the robot, for each recording.
+    description: Option<PathBuf>,
 }
+
+/// A temporary catalogue of a place that has none. It is brought up to date when the list is asked for.
+struct OwnCatalogue {
+    _folder: TemporaryFolder,
+    indexed: Mutex<Instant>,
+}
+
+/// A list that was asked for again within this time is not brought up to date again.
+const INDEX_INTERVAL: Duration = Duration::from_secs(2);
 
 impl FleetList {
     pub fn new(fleet: Fleet) -> Self {
-        FleetList { fleet }
+        FleetList {
+            fleet,
+            own: None,
+            description: None,
+        }
+    }
+
+    /// The recordings of a place without a catalogue. Each is opened once, to see what is in it.
+    pub fn without_catalogue(
+        place: &Path,
+        mut options: FleetOptions,
+        screen: &Screen,
+    ) -> anyhow::Result<Self> {
+        let folder = TemporaryFolder::new().context("there is no temporary folder for the list")?;
+        options.catalogue = Some(folder.path().to_owned());
+        let fleet = Fleet::new(place, options)?;
+        let shown = fleet.clone().with_progress(screen.reports(BAR));
+        shown.index(&IndexOptions::default())?;
+        let own = OwnCatalogue {
+            _folder: folder,
+            indexed: Mutex::new(Instant::now()),
+        };
+        Ok(FleetList {
+            own: Some(own),
+            ..FleetList::new(fleet)
+        })
+    }
+
+    /// The same, where each recording that is opened gets this description of its robot.
+    pub fn with_description(self, description: Option<PathBuf>) -> Self {
+        FleetList {
+            description,
+            ..self
+        }
+    }
+
+    fn bring_up_to_date(&self) {
+        let Some(own) = &self.own else {
+            return;
+        };
+        let mut indexed = own.indexed.lock().unwrap_or_else(PoisonError::into_inner);
+        if indexed.elapsed() < INDEX_INTERVAL {
+            return;
+        }
+        if let Err(error) = self.fleet.index(&IndexOptions::default()) {
+            tracing::warn!("the list is not up to date: {error}");
+        }
+        *indexed = Instant::now();
     }
 
     fn opened(&self, recording: &str) -> anyhow::Result<OpenedRecording> {
@@ -27,7 +92,10 @@ impl FleetList {
         let recording = self.fleet.catalogue().path_of(recording)?;
         let address = self.fleet.address_of(&recording);
         let place = Path::new(&address);
-        let source = self.fleet.recording(&recording)?;
+        let mut source = self.fleet.recording(&recording)?;
+        if let Some(description) = &self.description {
+            source = source.with_description(description)?;
+        }
         Ok(OpenedRecording {
             source: Arc::new(source),
             annotations: place.is_file().then(|| Annotations::beside(place)),
@@ -62,6 +130,7 @@ impl RecordingList for FleetList {
             ),
             ..Search::default()
         };
+        self.bring_up_to_date();
         let found = self
             .fleet
             .find(&search)

@@ -11,13 +11,14 @@ use crate::place::{Opening, Purpose};
 use crate::screen::Screen;
 
 /// The catalogue of a folder or bucket that has one; `None` where it has none. Its recordings are opened by their first readers. Those
-/// that could not be read when they were indexed are reported and left out, and so are those that are gone.
+/// that could not be read when they were indexed are reported and left out, and so are those that are gone; returns whether all
+/// could be read.
 pub fn fleet_of(
     place: &Path,
     catalogue: &CataloguePlace,
     opening: &Opening,
     screen: &Screen,
-) -> anyhow::Result<Option<FleetPlace>> {
+) -> anyhow::Result<Option<(FleetPlace, bool)>> {
     let options = FleetOptions {
         open: opening.options(Purpose::Hold, screen)?,
         ..catalogue.options()
@@ -28,16 +29,16 @@ pub fn fleet_of(
     let contents = fleet.catalogue().contents()?;
     if contents.vanished > 0 {
         screen.note(format_args!(
-            "{} that were indexed are gone and were left out; `asof find --vanished` lists them",
+            "left out: {} gone since the last `asof index`; `asof find --vanished` lists them",
             counted(contents.vanished, "recording")
         ));
     }
     if contents.unreadable > 0 {
         screen.warning(format_args!(
-            "{} could not be read when they were indexed and were left out; \
+            "left out: {} that the last `asof index` could not read; \
              `asof find --where 'format IS NULL'` lists them",
             counted(contents.unreadable, "recording")
         ));
     }
-    Ok(Some(fleet.for_sql()))
+    Ok(Some((fleet.for_sql(), contents.unreadable == 0)))
 }

@@ -8,14 +8,14 @@ use asof::{Fleet, Stamp, TimeRange};
 use clap::Args;
 
 use super::CataloguePlace;
-use crate::columns::Column;
 use crate::failure::Usage;
 use crate::select::names_in;
+use asof::rows::Column;
 use asof::text::{duration, grouped, hint, shown};
 
 /// Selects recordings of a catalogue.
 #[derive(Debug, Default, Args)]
-pub struct Searching {
+pub struct SearchFlags {
     /// Recordings with messages on one of these topics: names or globs, separated by commas
     #[arg(long, value_name = "A,B", value_parser = parse_names, help_heading = FLEET)]
     topics: Option<Names>,
@@ -83,7 +83,7 @@ fn parse_tag(text: &str) -> Result<(String, NamePattern), String> {
     Ok((key.trim().to_owned(), NamePattern::new(value)))
 }
 
-impl Searching {
+impl SearchFlags {
     /// Whether there is a condition that only a catalogue can answer.
     pub fn is_asked(&self) -> bool {
         self.topics.is_some()

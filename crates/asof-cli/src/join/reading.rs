@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use asof::align::{LATENESS, On, Stamps, topic_without_stamp};
 use asof::window::sync::{Align, AlignedRow};
 use asof::{
-    Batch, Batches, FollowEnd, Followed, Growth, Message, MessageRef, Query, Source, Stamp,
-    TimeRange, Topics,
+    Batch, Batches, FollowEnd, Followed, Growth, Item, JoinedWriter, Message, MessageRef, Query,
+    Source, Stamp, TimeRange, Topics,
 };
 
-use super::stamps::Stamps;
-use super::{Item, Join, On, Sink};
+use super::Join;
 use crate::failure::Usage;
 use crate::screen::Screen;
 use asof::text::{counted, shown};
@@ -23,8 +23,6 @@ const MOST_BYTES: u64 = 64 << 20;
 /// From this many waiting rows on, the next message of a topic is looked up ahead.
 const LOOK_AHEAD_WAITING: usize = 64;
 const LOOK_AHEAD_BYTES: u64 = 8 << 20;
-/// The default lateness.
-const LATENESS: Duration = Duration::from_secs(1);
 /// How long a row of a running robot waits for something nearer.
 const MOST_WAIT: Duration = Duration::from_secs(5);
 /// How often output is flushed while nothing arrives.
@@ -42,7 +40,6 @@ pub(super) struct Reading<'a> {
     stamps: Stamps,
     /// Messages without a stamp, by topic.
     unstamped: BTreeMap<String, u64>,
-    missed: BTreeMap<String, u64>,
     lanes: Vec<Lane>,
     rows: Vec<AlignedRow<Item>>,
     lost: Option<String>,
@@ -74,9 +71,8 @@ impl<'a> Reading<'a> {
         let growth = file.growth();
         let topics = Query::topics(join.with.iter().chain([&join.anchor]).cloned()).topics;
         let samples = file.latest_at(&topics, Stamp::MAX)?;
-        let mut stamps = Stamps::default();
-        let on = choose(join, file, &samples, &mut stamps, screen)?;
-        let is_in_order = on == On::Log && growth == Growth::Finished;
+        let on = choose(join, file, &samples, screen)?;
+        let is_in_order = on == On::LogTime && growth == Growth::Finished;
         let default = if is_in_order {
             Duration::ZERO
         } else {
@@ -99,9 +95,8 @@ impl<'a> Reading<'a> {
             lateness,
             growth,
             align: new_align(join, lateness, growth),
-            stamps,
+            stamps: Stamps::default(),
             unstamped: BTreeMap::new(),
-            missed: BTreeMap::new(),
             lanes: join.with.iter().map(lane).collect(),
             rows: Vec::new(),
             lost: None,
@@ -113,7 +108,11 @@ impl<'a> Reading<'a> {
         self.on
     }
 
-    pub(super) fn read(&mut self, file: &dyn Source, sink: &mut dyn Sink) -> anyhow::Result<()> {
+    pub(super) fn read(
+        &mut self,
+        file: &dyn Source,
+        sink: &mut JoinedWriter,
+    ) -> anyhow::Result<()> {
         if self.range.is_empty() {
             return Ok(());
         }
@@ -153,9 +152,6 @@ impl<'a> Reading<'a> {
                     break;
                 }
             }
-            for (topic, count) in follow.missed() {
-                *self.missed.entry(topic).or_default() += count;
-            }
         }
         self.finish(sink)
     }
@@ -164,14 +160,7 @@ impl<'a> Reading<'a> {
     pub(super) fn tell(&self, screen: &Screen) -> bool {
         for (topic, count) in &self.unstamped {
             screen.warning(format_args!(
-                "{} on {} left out: without a stamp; --on log includes them",
-                counted(*count, "message"),
-                shown(topic)
-            ));
-        }
-        for (topic, count) in &self.missed {
-            screen.warning(format_args!(
-                "{} on {} came too fast and were missed",
+                "{} on {} left out: without a stamp; --on log_time includes them",
                 counted(*count, "message"),
                 shown(topic)
             ));
@@ -198,7 +187,7 @@ impl<'a> Reading<'a> {
                 counted(counters.early, "row")
             ));
         }
-        !self.unstamped.is_empty() || !self.missed.is_empty()
+        !self.unstamped.is_empty()
     }
 
     /// Takes a batch; returns whether nothing more is wanted.
@@ -206,7 +195,7 @@ impl<'a> Reading<'a> {
         &mut self,
         batch: &Batch,
         file: &dyn Source,
-        sink: &mut dyn Sink,
+        sink: &mut JoinedWriter,
     ) -> anyhow::Result<bool> {
         for message in batch.iter() {
             self.end_lanes(message.log_time);
@@ -268,7 +257,7 @@ impl<'a> Reading<'a> {
 
     /// The time by which a message is joined.
     fn time_of(&mut self, message: MessageRef<'_>) -> Option<Stamp> {
-        if self.on == On::Log {
+        if self.on == On::LogTime {
             return Some(message.log_time);
         }
         let stamp = self.stamps.of(message);
@@ -354,11 +343,11 @@ impl<'a> Reading<'a> {
         }
     }
 
-    fn write(&mut self, sink: &mut dyn Sink) -> anyhow::Result<()> {
-        self.rows.drain(..).try_for_each(|row| sink.write(&row))
+    fn write(&mut self, sink: &mut JoinedWriter) -> anyhow::Result<()> {
+        Ok((self.rows.drain(..)).try_for_each(|row| sink.write(&row))?)
     }
 
-    fn finish(&mut self, sink: &mut dyn Sink) -> anyhow::Result<()> {
+    fn finish(&mut self, sink: &mut JoinedWriter) -> anyhow::Result<()> {
         self.align.finish(&mut |row| self.rows.push(row));
         self.write(sink)
     }
@@ -377,31 +366,15 @@ fn new_align(join: &Join, lateness: Duration, growth: Growth) -> Align<Item> {
 }
 
 /// The time to join by, with a note.
-fn choose(
-    join: &Join,
-    file: &dyn Source,
-    samples: &Batch,
-    stamps: &mut Stamps,
-    screen: &Screen,
-) -> anyhow::Result<On> {
-    if join.on == Some(On::Log) {
-        return Ok(On::Log);
+fn choose(join: &Join, file: &dyn Source, samples: &Batch, screen: &Screen) -> anyhow::Result<On> {
+    if join.on == Some(On::LogTime) {
+        return Ok(On::LogTime);
     }
-    let mut is_stamped = |topic: &String| {
-        if let Some(sample) = samples.iter().find(|m| m.channel.topic == *topic) {
-            return stamps.of(sample).is_some();
-        }
-        // No message has arrived yet: the type decides.
-        let summary = file.summary();
-        let channels = summary.channels.iter().map(|entry| &entry.channel);
-        let mut channels = channels.filter(|channel| channel.topic == *topic);
-        channels.any(|channel| stamps.has_stamp(channel))
-    };
-    let mut topics = join.with.iter().chain([&join.anchor]);
-    let without = topics.find(|topic| !is_stamped(topic));
+    let topics = join.with.iter().chain([&join.anchor]);
+    let without = topic_without_stamp(file, samples, topics.map(String::as_str));
     match (join.on, without) {
         (None, None) => {
-            screen.note("joined on the stamps in the messages; --on log joins on log times");
+            screen.note("joined on the stamps in the messages; --on log_time joins on log times");
             Ok(On::Stamp)
         }
         (None, Some(topic)) => {
@@ -409,10 +382,10 @@ fn choose(
                 "joined on log times: messages on {} have no stamp",
                 shown(topic)
             ));
-            Ok(On::Log)
+            Ok(On::LogTime)
         }
         (_, Some(topic)) => Err(Usage::error(format!(
-            "messages on '{topic}' have no stamp; join on log times: --on log"
+            "messages on '{topic}' have no stamp; join on log times: --on log_time"
         ))),
         (_, None) => Ok(On::Stamp),
     }

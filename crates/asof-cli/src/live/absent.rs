@@ -5,18 +5,18 @@ use std::convert::Infallible;
 use asof::{Source, Stamp, When};
 
 use super::Place;
-use crate::place::{Opening, Wanted};
+use crate::place::{Opening, TopicRequest};
 use crate::screen::Screen;
 
-/// A robot that is listened to: uninhabited.
-pub struct Listening(Infallible);
+/// Robots that are listened to: uninhabited.
+pub struct Robots(Infallible);
 
 pub fn listen(
     places: Vec<Place>,
     _opening: &Opening,
-    _wanted: &Wanted,
+    _wanted: &TopicRequest,
     _screen: &Screen,
-) -> anyhow::Result<Listening> {
+) -> anyhow::Result<Robots> {
     let robot = places.into_iter().find_map(|place| match place {
         Place::Robot(url) => Some(url),
         Place::Recording(..) => None,
@@ -24,28 +24,16 @@ pub fn listen(
     Err(super::absent(&robot.unwrap_or_default()))
 }
 
-impl Listening {
-    pub fn listened(self) -> Self {
-        self
-    }
-
-    pub fn listened_already(self) -> Self {
-        self
-    }
-
-    pub fn looked_at(self) -> Self {
-        self
-    }
-
-    pub fn listen_until(&self, _time: Option<When>) -> Stamp {
+impl Robots {
+    pub fn growing(self) -> Box<dyn Source> {
         match self.0 {}
     }
-}
 
-impl asof::SourceLayer for Listening {
-    type Inner = dyn Source;
+    pub fn listened(self) -> anyhow::Result<Box<dyn Source>> {
+        match self.0 {}
+    }
 
-    fn inner(&self) -> &Self::Inner {
+    pub fn listened_until(self, _time: Option<When>) -> anyhow::Result<(Box<dyn Source>, Stamp)> {
         match self.0 {}
     }
 }

@@ -25,13 +25,13 @@ mod watching;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use asof::formats::Recording;
+use asof::Source;
 use clap::{ArgGroup, Args};
 
 #[cfg(not(feature = "live"))]
-pub use absent::{Listening, listen};
+pub use absent::{Robots, listen};
 #[cfg(feature = "live")]
-pub use listening::{Listening, listen};
+pub use listening::{Robots, listen};
 #[cfg(feature = "live")]
 pub use robot::stop_on_signals;
 pub use snapshots::Snapshots;
@@ -393,11 +393,5 @@ pub enum Place {
         not(feature = "live"),
         allow(dead_code, reason = "unused without robots")
     )]
-    Recording(String, Box<dyn Recording>),
-}
-
-/// How the stamps of a topic stand to the arrival of its messages, for programs.
-#[cfg(feature = "live")]
-fn stamps_as_json(stamps: &asof::live::StampHealth) -> serde_json::Value {
-    serde_json::json!({"off": stamps.off, "offset": stamps.offset, "zero": stamps.zero, "jumps": stamps.jumps})
+    Recording(String, Box<dyn Source>),
 }

@@ -8,6 +8,7 @@ use asof::{PlayOptions, Playback, Recording};
 use ratatui::crossterm::event::{self, Event as Key, KeyCode, KeyModifiers};
 use ratatui::crossterm::terminal;
 
+use super::robot::TICK;
 use super::{Connection, Play};
 use crate::Outcome;
 use crate::failure::Usage;
@@ -50,7 +51,7 @@ pub fn run(verb: &Play, screen: &Screen) -> anyhow::Result<Outcome> {
         clock: verb.clock,
         paused: verb.paused,
     };
-    let session = connection.open(screen)?;
+    let mut session = connection.open(screen)?;
     let mut playback = session.robot.playback(&recording, options)?;
     let left_out = playback.report().left_out;
     if !left_out.is_empty() {
@@ -62,8 +63,15 @@ pub fn run(verb: &Play, screen: &Screen) -> anyhow::Result<Outcome> {
     let topics = counted(playback.topics() as u64, "topic");
     screen.note(format_args!("playing {topics} to {}", verb.url));
     let keys = Keys::new();
+    // Topics are no sign of a robot: they are ours.
+    let (mut looked, mut has_answered) = (Instant::now(), false);
     while session.is_open() && !playback.is_ended() {
         playback.tick(Instant::now())?;
+        if looked.elapsed() >= TICK {
+            looked = Instant::now();
+            has_answered |= session.robot.is_connected();
+            session.tell(screen);
+        }
         match keys.next() {
             Some(Pressed::Pause) if playback.is_paused() => playback.resume(),
             Some(Pressed::Pause) => playback.pause(),
@@ -72,7 +80,11 @@ pub fn run(verb: &Play, screen: &Screen) -> anyhow::Result<Outcome> {
         }
     }
     drop(keys);
-    Ok(tell(&playback, screen))
+    let outcome = tell(&playback, screen);
+    // What nobody was there for was published in vain.
+    has_answered |= session.robot.is_connected();
+    anyhow::ensure!(has_answered, "no robot answered at {}", verb.url);
+    Ok(outcome)
 }
 
 fn tell(playback: &Playback, screen: &Screen) -> Outcome {

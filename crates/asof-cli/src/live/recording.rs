@@ -9,17 +9,18 @@ use asof::live::Publisher;
 use asof::live::ros::{QosError, QosOverride};
 use asof::record::{
     Priorities, RecordError, RecordOptions, RecordReport, Recorder, SnapshotOptions,
-    SnapshotReport, SplitOptions, TopicReport, Trigger, TriggerError, started_path,
+    SnapshotReport, SplitOptions, Trigger, TriggerError, started_path,
 };
-use asof::{RecordFiles, Robot};
+use asof::{RecordFiles, Robot, snapshots_as_json, tell_losses, topics_as_json, trigger_problems};
 use indicatif::ProgressBar;
 use serde_json::json;
 
 use super::prompts::{Prompt, Prompts};
-use super::robot::{Session, TICK};
+use super::robot::{Session, TICK, check_names};
 use super::{Record, supervisor};
 use crate::Outcome;
 use crate::failure::Usage;
+use crate::place::TopicRequest;
 use crate::screen::{Screen, output};
 use crate::select::Patterns;
 use asof::text::quoted;
@@ -69,6 +70,8 @@ pub fn run(verb: &Record, screen: &Screen) -> anyhow::Result<Outcome> {
         "lz4" => Compression::Lz4,
         _ => Compression::Zstd,
     };
+    // With --force, a recording that is there stays until the first message comes.
+    let is_there = matches!(files, RecordFiles::One { .. }) && path.is_file();
     // Recording starts when each robot has its prefix.
     let mut recorder = session.robot.record(output, files, options, |_| false)?;
     let robots = std::iter::once(&session).chain(&others);
@@ -88,26 +91,43 @@ pub fn run(verb: &Record, screen: &Screen) -> anyhow::Result<Outcome> {
     let prefixes = verb.prefix.iter().map(String::as_str);
     let robots = robots.map(|session| session.robot.clone());
     let robots = robots.zip(prefixes.chain(std::iter::repeat("")));
-    let lookout = TriggerTopics {
-        robots: robots.collect(),
-        triggers,
+    let robots: Vec<(Robot, &str)> = robots.collect();
+    let lookout = || {
+        for problem in trigger_problems(&triggers, &robots) {
+            screen.warning(problem);
+        }
     };
     supervisor::tell("READY=1");
-    follow(&mut session, &recorder, verb, &path, &lookout, screen)?;
+    let sessions = (&mut session, &mut *others);
+    follow(sessions, &recorder, verb, &path, &lookout, screen)?;
     supervisor::tell("STOPPING=1");
     let elapsed = session.elapsed();
     let before = recorder.report();
     let report = recorder.stop();
     let report = report.map_err(|error| broken(&path, &before, error))?;
+    let is_as_before = is_there && report.written() == 0;
+    if is_as_before {
+        let shown = path.display();
+        screen.note(format_args!("no message came; {shown} stays as it was"));
+    }
     let mut robots = std::iter::once(&mut session).chain(&mut others);
-    if report.topics.is_empty() && !robots.any(Session::has_answered) {
-        // Nothing is left behind of a robot that was not there.
+    let has_answered = robots.any(Session::has_answered);
+    let wanted = TopicRequest::chosen(verb.connection.topics.clone());
+    let robots = std::iter::once(&session).chain(&others);
+    // Robots that have left have no topics any more.
+    let recorded: Vec<&str> = report.topics.keys().map(String::as_str).collect();
+    let named = check_names(robots, &recorded, &wanted, screen);
+    if report.topics.is_empty() && (!has_answered || named.is_err()) {
+        // Nothing is left behind of a robot that was not there, or has no such topic.
         let parts = report.parts.files.iter();
-        let one = std::iter::once(&path).filter(|_| verb.keep.is_none() && !verb.is_split());
+        let is_ours = verb.keep.is_none() && !verb.is_split() && !is_as_before;
+        let one = std::iter::once(&path).filter(|_| is_ours);
         for file in parts.chain(one).filter(|file| file.is_file()) {
             let _ = std::fs::remove_file(file);
         }
         session.answered()?;
+        named?;
+        return Ok(Outcome::Done);
     }
     let mut is_missing = false;
     let is_asked = |topic: &str| verb.is_recorded(topic);
@@ -115,6 +135,11 @@ pub fn run(verb: &Record, screen: &Screen) -> anyhow::Result<Outcome> {
         is_missing |= robot.tell_problems(is_asked, screen);
     }
     let outcome = tell(verb, &path, &report, elapsed, screen)?;
+    named?;
+    // Of several robots, each has to be there.
+    for robot in std::iter::once(&mut session).chain(&mut others) {
+        robot.answered()?;
+    }
     Ok(if is_missing {
         Outcome::Damaged
     } else {
@@ -213,11 +238,11 @@ impl Record {
 }
 
 fn follow(
-    session: &mut Session,
+    (session, others): (&mut Session, &mut [Session]),
     recorder: &Recorder,
     verb: &Record,
     path: &PathBuf,
-    lookout: &TriggerTopics<'_>,
+    lookout: &dyn Fn(),
     screen: &Screen,
 ) -> anyhow::Result<()> {
     let (mut stated, mut printed, mut deleted) = (Instant::now(), Instant::now(), 0);
@@ -231,10 +256,15 @@ fn follow(
     let mut is_looked = false;
     while session.is_open() && recorder.is_recording() {
         session.wait(Instant::now() + TICK);
-        bar.suspend(|| session.tell(screen));
+        bar.suspend(|| {
+            session.tell(screen);
+            for other in others.iter_mut() {
+                other.tell(screen);
+            }
+        });
         if !is_looked && session.elapsed() >= DISCOVERY && session.has_answered() {
             is_looked = true;
-            bar.suspend(|| lookout.tell(screen));
+            bar.suspend(lookout);
         }
         while let Some(prompt) = prompts.next() {
             obey(&prompt, recorder, verb);
@@ -277,49 +307,8 @@ fn follow(
         }
     }
     bar.finish_and_clear();
-    lookout.tell(screen);
+    lookout();
     Ok(())
-}
-
-/// The topics that triggers watch, and the robots that should publish them, with their prefixes.
-struct TriggerTopics<'a> {
-    robots: Vec<(Robot, &'a str)>,
-    triggers: Vec<Trigger>,
-}
-
-impl TriggerTopics<'_> {
-    /// Warns of triggers that cannot fire: their topic or their field does not exist.
-    fn tell(&self, screen: &Screen) {
-        let named = |(robot, prefix): &(Robot, &str)| {
-            let topics = robot.topics().into_iter();
-            let named = topics.map(|topic| (format!("{prefix}{}", topic.name), topic.publishers));
-            named.collect::<Vec<_>>()
-        };
-        let published: Vec<_> = self.robots.iter().flat_map(named).collect();
-        for trigger in &self.triggers {
-            let Some(topic) = trigger.topic() else {
-                continue;
-            };
-            let mut found = published
-                .iter()
-                .filter(|(name, _)| name == topic)
-                .peekable();
-            if found.peek().is_none() {
-                screen.warning(format_args!(
-                    "the trigger '{trigger}' cannot fire: {topic} is not published"
-                ));
-            }
-            let channels = found.flat_map(|(_, publishers)| publishers);
-            let defined = channels.filter(|one| {
-                let schema = one.channel.schema.as_deref();
-                schema.is_some_and(|schema| !schema.data.is_empty())
-            });
-            let mut defined = defined;
-            if let Some(problem) = defined.find_map(|one| trigger.problem_on(&one.channel)) {
-                screen.warning(problem);
-            }
-        }
-    }
 }
 
 /// The value of the last pattern that matches a topic.
@@ -403,16 +392,7 @@ fn files_of<'a>(verb: &Record, report: &'a RecordReport) -> &'a [PathBuf] {
     }
 }
 
-/// What was kept and written of snapshots, for programs.
-pub fn snapshots_as_json(snapshots: &SnapshotReport) -> serde_json::Value {
-    json!({
-        "triggered": snapshots.triggered, "last": snapshots.last, "is_writing": snapshots.is_writing,
-        "files": snapshots.files, "written": snapshots.written, "kept": snapshots.kept,
-        "kept_bytes": snapshots.kept_bytes, "crowded_out": snapshots.crowded_out, "problems": snapshots.problems,
-    })
-}
-
-/// The same; `None` where snapshots were not requested.
+/// What was kept and written of snapshots, for programs; `None` where they were not requested.
 fn snapshots_of(verb: &Record, report: &RecordReport) -> Option<serde_json::Value> {
     verb.keep.map(|_| snapshots_as_json(&report.snapshots))
 }
@@ -472,87 +452,13 @@ fn tell(
     screen: &Screen,
 ) -> anyhow::Result<Outcome> {
     let size = size_of(verb, path, report);
-    let named = |is_meant: fn(&TopicReport) -> bool| -> Vec<&str> {
-        let topics = report.topics.iter();
-        let meant = topics.filter(|(_, topic)| is_meant(topic));
-        meant.map(|(name, _)| name.as_str()).collect()
-    };
-    let other = named(|topic| topic.is_defined_otherwise);
-    if !other.is_empty() {
-        screen.warning(format_args!(
-            "the types of {} differ from the known types of those names (their hashes differ), and no node \
-             described them: they are recorded but cannot be decoded; give a folder of the robot's .msg files with --msg-path",
-            other.join(", ")
-        ));
-    }
-    let undefined = named(|topic| topic.is_undefined && !topic.is_defined_otherwise);
-    if !undefined.is_empty() {
-        screen.note(format_args!(
-            "no definition of the types of {} was found, so they are recorded but cannot be decoded; \
-             give a folder of .msg files with --msg-path",
-            undefined.join(", ")
-        ));
-    }
-    for (name, topic) in &report.topics {
-        if topic.dropped > 0 {
-            let dropped = counted(topic.dropped, "message");
-            screen.warning(format_args!(
-                "{dropped} of {name} dropped: the disk was slower than the robot"
-            ));
-        }
-        if topic.lost > 0 {
-            let lost = counted(topic.lost, "message");
-            screen.note(format_args!(
-                "{lost} of {name} never arrived: they are missing in the sequence numbers of its publishers"
-            ));
-        }
-        if !topic.stamps.is_good() {
-            screen.note(format_args!("{name}: {}", topic.stamps));
-        }
-        if topic.early > 0 {
-            let early = counted(topic.early, "message");
-            screen.note(format_args!(
-                "{early} of {name} left out: they arrived before the robot's clock"
-            ));
-        }
-        if topic.mistimed > 0 {
-            let mistimed = counted(topic.mistimed, "message");
-            screen.warning(format_args!(
-                "{mistimed} of {name} have times before 1970: they are recorded with the time of receipt"
-            ));
-        }
-        if topic.refused > 0 {
-            let refused = counted(topic.refused, "message");
-            screen.warning(format_args!(
-                "{refused} of {name} left out: their times are before 1970"
-            ));
-        }
-    }
-    if report.snapshots.crowded_out > 0 {
-        screen.note(format_args!(
-            "{} did not stay for the time of --keep: they exceed --keep-size",
-            counted(report.snapshots.crowded_out, "message"),
-        ));
-    }
-    if report.topics.is_empty() {
-        screen.note("nothing was recorded: no topic was seen; `asof live` shows what is there");
-    }
+    tell_losses(report, &screen.reports(""));
     let mut out = output();
     if verb.json {
-        let topics: Vec<_> = report
-            .topics
-            .iter()
-            .map(|(name, topic)| {
-                json!({
-                    "topic": name, "messages": topic.written, "dropped": topic.dropped, "refused": topic.refused, "mistimed": topic.mistimed,
-                    "early": topic.early, "lost": topic.lost, "stamps": super::stamps_as_json(&topic.stamps),
-                })
-            })
-            .collect();
         let summary = json!({
             "status": "done", "path": path, "size": size, "files": files_of(verb, report),
             "snapshots": snapshots_of(verb, report), "deleted_files": report.parts.deleted, "duration": elapsed.as_secs_f64(),
-            "messages": report.written(), "dropped": report.dropped(), "topics": topics,
+            "messages": report.written(), "dropped": report.dropped(), "topics": topics_as_json(report),
         });
         writeln!(out, "{summary}")?;
     } else if verb.keep.is_some() {

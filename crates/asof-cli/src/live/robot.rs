@@ -1,5 +1,6 @@
 //! A session with a robot, as the verbs need it: connected, reported, and ended by a signal or a time.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use asof::{ProblemKind, Robot, Stamp};
 
 use super::Connection;
 use crate::failure::Usage;
-use crate::place::definitions_in;
+use crate::place::{TopicRequest, definitions_in};
 use crate::screen::Screen;
 use crate::signals;
 use asof::files::remove_unfinished;
@@ -24,6 +25,27 @@ const MISSING_AFTER: Duration = Duration::from_secs(2);
 const SERVER_MESSAGE_INTERVAL: Duration = Duration::from_secs(1);
 
 const RETRYING: &str = "retrying (press Ctrl-C to stop)";
+
+/// An error where a topic was named that no robot has had, with the one that may be meant.
+pub fn check_names<'a>(
+    sessions: impl IntoIterator<Item = &'a Session>,
+    others: &[impl AsRef<str>],
+    wanted: &TopicRequest,
+    screen: &Screen,
+) -> anyhow::Result<()> {
+    let (mut known, mut place) = (Vec::new(), None);
+    for session in sessions {
+        place.get_or_insert(&session.presence.endpoints);
+        known.extend(session.robot.topics().into_iter().map(|topic| topic.name));
+    }
+    let known: Vec<&str> = known
+        .iter()
+        .map(String::as_str)
+        .chain(others.iter().map(AsRef::as_ref))
+        .collect();
+    let place = place.map_or("", String::as_str);
+    wanted.check(Path::new(place), &known, screen)
+}
 
 /// Set by Ctrl-C and SIGTERM.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);

@@ -114,7 +114,7 @@ impl Snapshots {
             .clone_into(&mut options.writer.profile);
         let chosen = connection.chooser();
         let recorder = session.robot.snapshots(path, snapshots, options, chosen)?;
-        Ok(Arc::new(Keeping {
+        Ok(Arc::new(RobotSnapshots {
             recorder: Mutex::new(Some(recorder)),
             _session: session,
         }))
@@ -123,21 +123,21 @@ impl Snapshots {
 
 /// A robot whose recent messages are kept.
 #[cfg(feature = "live")]
-struct Keeping {
+struct RobotSnapshots {
     /// `None` once it has ended.
     recorder: Mutex<Option<Recorder>>,
     _session: super::robot::Session,
 }
 
 #[cfg(feature = "live")]
-impl Keeping {
+impl RobotSnapshots {
     fn recorder(&self) -> MutexGuard<'_, Option<Recorder>> {
         self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(feature = "live")]
-impl SnapshotTaker for Keeping {
+impl SnapshotTaker for RobotSnapshots {
     fn write(&self, reason: &str) -> Result<(), asof_serve::Refusal> {
         match &*self.recorder() {
             Some(recorder) if recorder.is_recording() => {
@@ -150,7 +150,7 @@ impl SnapshotTaker for Keeping {
 
     fn state(&self) -> serde_json::Value {
         let report = self.recorder().as_ref().map(Recorder::report);
-        super::recording::snapshots_as_json(&report.unwrap_or_default().snapshots)
+        asof::snapshots_as_json(&report.unwrap_or_default().snapshots)
     }
 
     fn finish(&self) {

@@ -9,9 +9,10 @@ use serde_json::json;
 
 use super::Live;
 use super::plain::Plain;
-use super::robot::now;
+use super::robot::{check_names, now};
 use super::table;
 use crate::Outcome;
+use crate::place::TopicRequest;
 use crate::screen::{Screen, output};
 
 pub fn run(verb: &Live, screen: &Screen) -> anyhow::Result<Outcome> {
@@ -20,10 +21,12 @@ pub fn run(verb: &Live, screen: &Screen) -> anyhow::Result<Outcome> {
     for key in &verb.connection.key {
         watch.add_key(&session.robot, key)?;
     }
+    let wanted = TopicRequest::chosen(verb.connection.topics.clone());
     let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     if is_terminal && !verb.plain && !verb.json {
         table::show(&mut session, &watch, verb.interval)?;
         session.answered()?;
+        check_names([&session], &heard(&watch), &wanted, screen)?;
         return Ok(Outcome::Done);
     }
     let mut out = output();
@@ -46,6 +49,7 @@ pub fn run(verb: &Live, screen: &Screen) -> anyhow::Result<Outcome> {
         out.flush()?;
     }
     session.answered()?;
+    check_names([&session], &heard(&watch), &wanted, screen)?;
     for rate in watch.rates(now()) {
         if !rate.stamps.is_good() {
             screen.note(format_args!("{}: {}", rate.topic, rate.stamps));
@@ -55,6 +59,15 @@ pub fn run(verb: &Live, screen: &Screen) -> anyhow::Result<Outcome> {
         screen.note(session.without_topics());
     }
     Ok(Outcome::Done)
+}
+
+/// The topics that were heard: a robot that has left has none any more.
+fn heard(watch: &Watch) -> Vec<String> {
+    watch
+        .rates(now())
+        .into_iter()
+        .map(|rate| rate.topic)
+        .collect()
 }
 
 /// A topic at an instant. Times are nanoseconds, as everywhere; `jitter` and `age` are seconds.
@@ -71,6 +84,6 @@ fn row(rate: &TopicRate, now: Stamp) -> serde_json::Value {
         "last": rate.last.map(Stamp::nanos),
         "age": rate.age(now),
         "drops": rate.lost,
-        "stamps": super::stamps_as_json(&rate.stamps),
+        "stamps": asof::stamps_as_json(&rate.stamps),
     })
 }

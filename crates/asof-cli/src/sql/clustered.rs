@@ -8,14 +8,16 @@ use asof::cluster::ClusterClient;
 use asof::formats::{REMOTE_SCHEMES, without_secrets};
 use asof::sql::{Database, RecordingAddress, SqlOptions};
 
-use super::running::Placed;
+use super::running::NamedRecording;
+use crate::cluster::ClusterToken;
 use crate::failure::Usage;
 use crate::place::Opening;
 
 /// The recordings as a database that a cluster reads.
 pub fn database(
     scheduler: &str,
-    recordings: &[Placed],
+    token: &ClusterToken,
+    recordings: &[NamedRecording],
     opening: &Opening,
     options: SqlOptions,
 ) -> anyhow::Result<Database> {
@@ -24,8 +26,8 @@ pub fn database(
             "--msg-path and --no-limits do not reach the executors of a cluster; leave them out, or leave --cluster out",
         ));
     }
-    let cluster = ClusterClient::connect(scheduler)?;
-    let addressed = |placed: &Placed| {
+    let cluster = ClusterClient::connect(scheduler, token.read()?)?;
+    let addressed = |placed: &NamedRecording| {
         let address = address_of(&placed.place)?;
         let summary = placed.recording.summary();
         let is_growing = placed.recording.growth().is_growing();
@@ -33,6 +35,7 @@ pub fn database(
             name: placed.name.clone(),
             address,
             size: (!is_growing).then_some(summary.size),
+            version: None,
         };
         Ok((address, Arc::clone(&placed.recording)))
     };

@@ -7,17 +7,17 @@ use anyhow::{Context as _, anyhow};
 use asof::sql::{Database, FlightOptions, FlightServer};
 
 use super::page::PageQueries;
-use super::{FLIGHT_PORT, FlightWish};
+use super::{FLIGHT_PORT, FlightChoice};
 
 /// A Flight SQL server to be started.
 pub struct Flight {
     database: Arc<Database>,
-    wish: FlightWish,
+    wish: FlightChoice,
 }
 
 impl Flight {
     /// Over the page's database. It is opened now: a client would learn of an error too late.
-    pub fn over(page: Option<&PageQueries>, wish: FlightWish) -> anyhow::Result<Self> {
+    pub fn over(page: Option<&PageQueries>, wish: FlightChoice) -> anyhow::Result<Self> {
         let page = page.ok_or_else(|| anyhow!("there is no recording to query in SQL"))?;
         let database = page.database().map_err(anyhow::Error::msg)?;
         Ok(Flight { database, wish })
@@ -30,7 +30,7 @@ impl Flight {
     }
 
     /// Starts the server.
-    pub fn start(&self, page: SocketAddr, token: Option<&str>) -> anyhow::Result<Flying> {
+    pub fn start(&self, page: SocketAddr, token: Option<&str>) -> anyhow::Result<FlightService> {
         let listen = self.address(page);
         let options = FlightOptions {
             listen,
@@ -42,7 +42,7 @@ impl Flight {
         let server = server.with_context(|| {
             format!("cannot listen for Flight SQL on {listen}; choose another address with --flight=ADDRESS")
         })?;
-        Ok(Flying {
+        Ok(FlightService {
             server,
             token: options.token,
         })
@@ -50,12 +50,12 @@ impl Flight {
 }
 
 /// Serves Flight SQL until it is dropped.
-pub struct Flying {
+pub struct FlightService {
     server: FlightServer,
     token: Option<String>,
 }
 
-impl Flying {
+impl FlightService {
     /// A line with the address.
     pub fn greeting(&self) -> String {
         let address = self.server.address();

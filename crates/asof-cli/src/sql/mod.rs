@@ -5,8 +5,6 @@ mod answers;
 #[cfg(feature = "cluster")]
 mod clustered;
 #[cfg(feature = "sql")]
-mod completing;
-#[cfg(feature = "sql")]
 mod flight;
 #[cfg(feature = "sql")]
 mod page;
@@ -24,10 +22,11 @@ use asof_serve::QueryEngine;
 use clap::Args;
 
 #[cfg(feature = "sql")]
-pub use flight::{Flight, Flying};
+pub use flight::{Flight, FlightService};
 
 #[cfg(not(feature = "sql"))]
 use super::Outcome;
+use super::cluster::ClusterToken;
 use super::fleet::CataloguePlace;
 use super::place::Opening;
 use super::screen::Screen;
@@ -35,25 +34,25 @@ use super::writing::parse_size;
 
 /// The query engines over the served places.
 #[derive(Default)]
-pub struct Served {
+pub struct PlaceQueries {
     /// For the page; `None` for running robots, which grow while they are queried.
     pub page: Option<Arc<dyn QueryEngine>>,
     /// For clients of Flight SQL.
     pub flight: Option<Flight>,
 }
 
-impl Served {
+impl PlaceQueries {
     /// Over these places, by their catalogues where they have one; also for clients of Flight SQL, if `flight` is set.
     #[cfg(feature = "sql")]
     pub fn over(
         places: (&[PathBuf], &CataloguePlace),
         opening: &Opening,
         screen: &Screen,
-        flight: Option<FlightWish>,
+        flight: Option<FlightChoice>,
     ) -> anyhow::Result<Self> {
         let page = page::PageQueries::over(places, opening, screen);
         let flight = flight.map(|wish| Flight::over(page.as_deref(), wish));
-        Ok(Served {
+        Ok(PlaceQueries {
             flight: flight.transpose()?,
             page: page.map(|page| page as Arc<dyn QueryEngine>),
         })
@@ -65,11 +64,11 @@ impl Served {
         _: (&[PathBuf], &CataloguePlace),
         _: &Opening,
         _: &Screen,
-        flight: Option<FlightWish>,
+        flight: Option<FlightChoice>,
     ) -> anyhow::Result<Self> {
         match flight {
             Some(_) => Err(no_sql()),
-            None => Ok(Served::default()),
+            None => Ok(PlaceQueries::default()),
         }
     }
 }
@@ -78,7 +77,7 @@ impl Served {
 pub const FLIGHT_PORT: u16 = 32010;
 
 /// A request for Flight SQL: at this address, or at the default port of the page's.
-pub type FlightWish = Option<SocketAddr>;
+pub type FlightChoice = Option<SocketAddr>;
 
 /// Compiled without the engine: there is none.
 #[cfg(not(feature = "sql"))]
@@ -91,17 +90,17 @@ impl Flight {
         match *self {}
     }
 
-    pub fn start(&self, _page: SocketAddr, _token: Option<&str>) -> anyhow::Result<Flying> {
+    pub fn start(&self, _page: SocketAddr, _token: Option<&str>) -> anyhow::Result<FlightService> {
         match *self {}
     }
 }
 
 /// Compiled without the engine: there is none.
 #[cfg(not(feature = "sql"))]
-pub enum Flying {}
+pub enum FlightService {}
 
 #[cfg(not(feature = "sql"))]
-impl Flying {
+impl FlightService {
     pub fn greeting(&self) -> String {
         match *self {}
     }
@@ -183,6 +182,9 @@ pub struct Sql {
     /// paths and addresses
     #[arg(long, value_name = "HOST:PORT")]
     cluster: Option<String>,
+
+    #[command(flatten)]
+    token: ClusterToken,
 
     #[command(flatten)]
     catalogue: CataloguePlace,

@@ -12,7 +12,7 @@ use asof::Stamp;
 use asof::sql::{Database, SqlOptions, Waited};
 use asof_serve::{QueryAnswer, QueryColumn, QueryEngine, QueryKind, QueryLimits, Refusal};
 
-use super::running::{Placed, opened};
+use super::running::{NamedRecording, Places, opened};
 use crate::fleet::CataloguePlace;
 use crate::place::{Opening, robots_in};
 use crate::screen::Screen;
@@ -56,14 +56,15 @@ impl PageQueries {
     /// The database, which is opened now if it has not been yet.
     pub fn database(&self) -> Result<Arc<Database>, String> {
         let open = || -> anyhow::Result<Arc<Database>> {
-            let (recordings, fleets) =
-                opened(&self.places, &self.catalogue, &self.opening, &self.screen)?;
+            let Places {
+                recordings, fleets, ..
+            } = opened(&self.places, &self.catalogue, &self.opening, &self.screen)?;
             let options = SqlOptions {
                 memory: QUERY_MEMORY_BYTES,
                 fleets,
                 ..SqlOptions::default()
             };
-            let recordings = recordings.iter().map(Placed::named).collect();
+            let recordings = recordings.iter().map(NamedRecording::named).collect();
             Ok(Arc::new(Database::new(recordings, options)?))
         };
         let mut known = self.database.lock().unwrap_or_else(PoisonError::into_inner);
@@ -171,5 +172,35 @@ fn write_cell(array: &dyn Array, row: usize, kind: QueryKind, start: Stamp, out:
             write(array, row, Reader::Person, &mut text);
             write_json_text(&String::from_utf8_lossy(&text), out);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::screen::ColorChoice;
+
+    #[test]
+    fn a_first_opening_that_fails_is_tried_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = folder.path().join("run.mcap");
+        let catalogue = CataloguePlace::default();
+        let places = [place.clone()];
+        let page = PageQueries::over(
+            (&places, &catalogue),
+            &Opening::default(),
+            &Screen::new(ColorChoice::Never, 0, true),
+        );
+        let page = page.expect("there is no robot");
+        assert!(page.database().is_err(), "there is no such file");
+        std::fs::write(&place, "not a recording").expect("it is written");
+        assert!(page.database().is_err(), "nor is this one");
+        let options = asof::formats::McapWriterOptions::default();
+        let writer = asof::formats::McapWriter::create(&place, options).expect("a file");
+        writer.finish().expect("it is written");
+        let first = page.database().expect("it is there now");
+        let rows = first.collect("SELECT count(*) FROM topics");
+        assert_eq!(rows.expect("rows").len(), 1);
+        assert!(Arc::ptr_eq(&first, &page.database().expect("the same")));
     }
 }

@@ -12,9 +12,9 @@ use rustyline::history::FileHistory;
 use rustyline::validate::Validator;
 use rustyline::{Context, Editor, Helper};
 
-use super::completing::Words;
-use super::running::{Session, Told};
+use super::running::{NoAnswer, Session};
 use super::statements;
+use asof::QueryWords;
 use asof::text::counted;
 
 const PROMPT: &str = "asof> ";
@@ -34,7 +34,7 @@ Ctrl-C ends a query that runs.";
 pub fn run(session: &Session<'_>) -> anyhow::Result<()> {
     let mut editor: Editor<Hand, FileHistory> =
         Editor::new().context("cannot read from this terminal")?;
-    editor.set_helper(Some(Hand(Words::of(session.database))));
+    editor.set_helper(Some(Hand(QueryWords::of(session.database))));
     let history = history_file();
     if let Some(file) = &history {
         // The first time there is no history.
@@ -109,7 +109,7 @@ fn told(session: &Session<'_>, result: anyhow::Result<()>) -> anyhow::Result<()>
     match result {
         Err(error) if error.is::<std::io::Error>() => Err(error),
         Err(error) => {
-            if !error.is::<Told>() {
+            if !error.is::<NoAnswer>() {
                 session.screen.error(&error);
             }
             Ok(())
@@ -127,7 +127,7 @@ fn history_file() -> Option<PathBuf> {
 }
 
 /// Completion while a line is typed.
-struct Hand(Words);
+struct Hand(QueryWords);
 
 impl Helper for Hand {}
 

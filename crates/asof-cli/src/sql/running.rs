@@ -3,26 +3,26 @@
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use asof::formats::Recording;
+use asof::Source;
 use asof::sql::{Database, FleetPlace, OwnTable, SqlError, SqlOptions, TextPlace, Waited};
 
 use super::answers::{Answer, Form, to_file};
-use super::completing::in_quotes;
 use super::{Sql, prompt, statements};
 use crate::Outcome;
 use crate::cat::tell_problems;
 use crate::failure::Usage;
 use crate::fleet::{CataloguePlace, fleet_of};
-use crate::place::{Opening, Purpose, Wanted};
+use crate::place::{Opening, Purpose, TopicRequest};
 use crate::screen::Screen;
 use crate::signals;
 use asof::export::Container;
-use asof::files::remove_unfinished;
+use asof::files::{note_input, remove_unfinished};
+use asof::in_quotes;
 use asof::is_address;
 use asof::text::{counted, shown};
 
@@ -34,7 +34,11 @@ impl Sql {
         let (places, query) = self.places_and_query()?;
         let interrupts = Interrupts::listen()?;
         let places: Vec<PathBuf> = places.iter().map(PathBuf::from).collect();
-        let (recordings, fleets) = opened(&places, &self.catalogue, &self.opening, screen)?;
+        let Places {
+            recordings,
+            fleets,
+            is_short,
+        } = opened(&places, &self.catalogue, &self.opening, screen)?;
         let only = if fleets.is_empty() && recordings.len() == 1 {
             recordings.first()
         } else {
@@ -47,11 +51,18 @@ impl Sql {
             ..SqlOptions::default()
         };
         let database = match &self.cluster {
-            None => Database::new(recordings.iter().map(Placed::named).collect(), options)?,
+            None => Database::new(
+                recordings.iter().map(NamedRecording::named).collect(),
+                options,
+            )?,
             #[cfg(feature = "cluster")]
-            Some(cluster) => {
-                super::clustered::database(cluster, &recordings, &self.opening, options)?
-            }
+            Some(cluster) => super::clustered::database(
+                cluster,
+                &self.token,
+                &recordings,
+                &self.opening,
+                options,
+            )?,
             #[cfg(not(feature = "cluster"))]
             Some(_) => {
                 return Err(anyhow!(asof::text::absent("cluster", "cluster")));
@@ -67,7 +78,7 @@ impl Sql {
             Some(query) => query,
             None if std::io::stdin().is_terminal() => {
                 prompt::run(&session)?;
-                return Ok(session.outcome(only));
+                return Ok(session.outcome(only, is_short));
             }
             None => {
                 let mut text = String::new();
@@ -91,19 +102,20 @@ impl Sql {
         }
         for query in queries {
             match session.obey(query) {
-                Ok(Ended::Whole) => {}
-                Ok(Ended::Interrupted) => return Ok(Outcome::Interrupted),
-                Err(error) if error.is::<Told>() => return Ok(Outcome::Misnamed),
+                Ok(QueryEnd::Whole) => {}
+                Ok(QueryEnd::Interrupted) => return Ok(Outcome::Interrupted),
+                Err(error) if error.is::<NoAnswer>() => return Ok(Outcome::Misnamed),
                 Err(error) => return Err(error),
             }
         }
-        Ok(session.outcome(only))
+        Ok(session.outcome(only, is_short))
     }
 
     /// The places, and the query given with them.
     fn places_and_query(&self) -> anyhow::Result<(&[String], Option<String>)> {
         if let Some(file) = &self.file {
             let text = std::fs::read_to_string(file);
+            note_input(file);
             let text = text.with_context(|| format!("cannot read {}", file.display()))?;
             return Ok((&self.words, Some(text)));
         }
@@ -153,7 +165,7 @@ fn own_tables(given: &[String]) -> anyhow::Result<BTreeMap<String, OwnTable>> {
 
 /// A named recording.
 #[derive(Clone)]
-pub struct Placed {
+pub struct NamedRecording {
     /// Its name in rows.
     pub name: String,
     /// Its address.
@@ -162,49 +174,124 @@ pub struct Placed {
         allow(dead_code, reason = "only other processes use it")
     )]
     pub place: PathBuf,
-    pub recording: Arc<dyn Recording>,
+    pub recording: Arc<dyn Source>,
 }
 
-impl Placed {
-    pub fn named(&self) -> (String, Arc<dyn Recording>) {
+impl NamedRecording {
+    pub fn named(&self) -> (String, Arc<dyn Source>) {
         (self.name.clone(), Arc::clone(&self.recording))
     }
 }
 
+/// Opened places.
+pub struct Places {
+    pub recordings: Vec<NamedRecording>,
+    pub fleets: Vec<FleetPlace>,
+    /// Whether recordings could not be read, which was reported.
+    pub is_short: bool,
+}
+
 /// The places as recordings, each with its name in rows, and as catalogues, of which only the recordings that a query needs are
-/// opened.
+/// opened. A folder or bucket is many recordings, with a catalogue and without.
 pub fn opened(
     places: &[PathBuf],
     catalogue: &CataloguePlace,
     opening: &Opening,
     screen: &Screen,
-) -> anyhow::Result<(Vec<Placed>, Vec<FleetPlace>)> {
-    let mut recordings: Vec<Placed> = Vec::new();
+) -> anyhow::Result<Places> {
     let mut fleets = Vec::new();
+    let mut is_short = false;
+    // Each with how many others its place has.
+    let mut each: Vec<(PathBuf, usize)> = Vec::new();
     for place in places {
-        if let Some(fleet) = fleet_of(place, catalogue, opening, screen)? {
+        note_input(place);
+        if let Some((fleet, is_whole)) = fleet_of(place, catalogue, opening, screen)? {
             fleets.push(fleet);
+            is_short |= !is_whole;
             continue;
         }
         if catalogue.is_named() {
             return Err(anyhow!(
                 "there is no catalogue of {} in the folder of --catalogue; make one with `asof index`",
-                asof::formats::without_secrets(&place.display().to_string())
+                shown_place(place)
             ));
         }
-        let only = std::slice::from_ref(place);
-        let recording = opening.open(only, &Wanted::all(), Purpose::LookInSlices, screen)?;
-        let mut name = asof::formats::without_secrets(&place.display().to_string());
+        let (below, problems) = catalogue.each_recording(std::slice::from_ref(place), screen)?;
+        is_short |= problems;
+        let others = below.len() - 1;
+        each.extend(below.into_iter().map(|one| (one, others)));
+    }
+    let mut recordings: Vec<NamedRecording> = Vec::new();
+    let mut failed = None;
+    for ((place, others), opened) in each.iter().zip(open_each(&each, opening, screen)) {
+        let name = shown_place(place);
+        let recording = match opened {
+            Ok(recording) => recording,
+            // One of many that cannot be read does not hide the others.
+            Err(error) if *others > 0 => {
+                is_short = true;
+                screen.warning(format_args!("{name} was left out: {error:#}"));
+                failed = Some(error);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let mut name = name;
         while recordings.iter().any(|known| known.name == name) {
             name.push('\'');
         }
-        recordings.push(Placed {
+        recordings.push(NamedRecording {
             name,
             place: place.clone(),
             recording: Arc::from(recording),
         });
     }
-    Ok((recordings, fleets))
+    match failed {
+        Some(error) if recordings.is_empty() && fleets.is_empty() => Err(error),
+        _ => Ok(Places {
+            recordings,
+            fleets,
+            is_short,
+        }),
+    }
+}
+
+/// How many recordings are opened at once: over a network each waits for requests.
+const OPENED_AT_ONCE: usize = 16;
+
+/// Opens recordings, several at once.
+fn open_each(
+    each: &[(PathBuf, usize)],
+    opening: &Opening,
+    screen: &Screen,
+) -> Vec<anyhow::Result<Box<dyn Source>>> {
+    let open = |(place, _): &(PathBuf, usize)| {
+        let only = std::slice::from_ref(place);
+        opening.open(only, &TopicRequest::all(), Purpose::LookInSlices, screen)
+    };
+    if each.len() == 1 {
+        return each.iter().map(open).collect();
+    }
+    let (next, opened) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..OPENED_AT_ONCE.min(each.len()) {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(one) = each.get(number) else { break };
+                    let recording = open(one);
+                    let mut opened = opened.lock().unwrap_or_else(PoisonError::into_inner);
+                    opened.insert(number, recording);
+                }
+            });
+        }
+    });
+    let opened = opened.into_inner().unwrap_or_else(PoisonError::into_inner);
+    opened.into_values().collect()
+}
+
+fn shown_place(place: &Path) -> String {
+    asof::formats::without_secrets(&place.display().to_string())
 }
 
 /// Whether the last argument is a query: anything that is not a place and contains a space, or starts like a query.
@@ -227,7 +314,7 @@ fn is_query(word: &str) -> bool {
 
 /// How a query ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum QueryEnd {
     Whole,
     Interrupted,
 }
@@ -242,24 +329,24 @@ pub struct Session<'a> {
 
 impl Session<'_> {
     /// Answers a query, or executes a line with a backslash.
-    pub fn obey(&self, statement: &str) -> anyhow::Result<Ended> {
+    pub fn obey(&self, statement: &str) -> anyhow::Result<QueryEnd> {
         let statement = statement.trim();
         let words = statement.split_whitespace();
         if statement.starts_with('\\') {
             self.command(statement)
         } else if words.map(str::to_lowercase).eq(["show", "tables"]) {
-            self.answer_as(&self.listing(), &self.form)
+            self.answer_as(&self.listing()?, &self.form)
         } else {
             self.answer_as(statement, &self.form)
         }
     }
 
     /// `\d` lists the tables, `\d odom` the columns of one.
-    fn command(&self, line: &str) -> anyhow::Result<Ended> {
+    fn command(&self, line: &str) -> anyhow::Result<QueryEnd> {
         let (command, name) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let name = name.trim().trim_end_matches(';').trim_matches('"');
         match (command.trim_end_matches(';'), name) {
-            ("\\d", "") => self.answer_as(&self.listing(), &Form::Table),
+            ("\\d", "") => self.answer_as(&self.listing()?, &Form::Table),
             ("\\d", name) => {
                 let quoted = name.replace('"', "\"\"");
                 self.answer_as(&format!("DESCRIBE \"{quoted}\""), &Form::Table)
@@ -270,32 +357,40 @@ impl Session<'_> {
         }
     }
 
-    /// The query that lists the tables: each topic once, with its plain name beside it, then the tables about the recordings.
-    fn listing(&self) -> String {
+    /// The query that lists the tables: each topic once, with its plain name beside it, then the tables about the recordings. What it
+    /// lists is in it: of a large catalogue, `topics` has millions of rows.
+    fn listing(&self) -> anyhow::Result<String> {
         let tables = self.database.tables();
+        let topics = self.database.topics()?;
         let is_table = |name: &String| tables.contains(name);
         let plain: BTreeMap<String, &String> = tables
             .iter()
             .map(|topic| (plain_name(topic), topic))
             .filter(|(plain, topic)| plain != *topic && is_table(plain))
             .collect();
+        let alias_of: BTreeMap<&String, &String> =
+            plain.iter().map(|(plain, topic)| (*topic, plain)).collect();
         let text = |name: &str| format!("'{}'", name.replace('\'', "''"));
+        let or_null = |text: Option<String>| text.unwrap_or_else(|| "NULL".to_owned());
         let rows = tables.iter().filter(|name| !plain.contains_key(*name));
         let rows = rows.map(|name| {
-            let alias = plain.iter().find(|(_, topic)| **topic == name);
-            let alias = alias.map_or("NULL".to_owned(), |(plain, _)| text(plain));
-            format!("({}, {}, {alias})", text(name), text(&in_quotes(name)))
+            let alias = or_null(alias_of.get(name).map(|plain| text(plain)));
+            let topic = topics.get(name);
+            let kind = or_null(topic.map(|topic| text(&topic.type_name)));
+            let messages = topic.and_then(|topic| topic.messages);
+            let messages = or_null(messages.map(|messages| messages.to_string()));
+            let name = (text(name), text(&in_quotes(name)));
+            format!("({}, {}, {alias}, {kind}, {messages})", name.0, name.1)
         });
-        format!(
-            "SELECT n.name AS \"table\", n.alias, t.type, t.messages \
-             FROM (VALUES {}) AS n(topic, name, alias) \
-             LEFT JOIN (SELECT topic, min(type) AS type, sum(messages) AS messages FROM topics GROUP BY topic) t \
-             ON t.topic = n.topic ORDER BY t.topic IS NULL, n.topic",
+        Ok(format!(
+            "SELECT name AS \"table\", alias, type, arrow_cast(messages, 'UInt64') AS messages \
+             FROM (VALUES {}) AS n(topic, name, alias, type, messages) \
+             ORDER BY type IS NULL, topic",
             rows.collect::<Vec<_>>().join(", ")
-        )
+        ))
     }
 
-    fn answer_as(&self, sql: &str, form: &Form) -> anyhow::Result<Ended> {
+    fn answer_as(&self, sql: &str, form: &Form) -> anyhow::Result<QueryEnd> {
         let running = self.interrupts.running();
         let mut rows = self
             .database
@@ -316,7 +411,7 @@ impl Session<'_> {
             if running.is_interrupted() {
                 progress.finish_and_clear();
                 self.screen.note("interrupted");
-                return Ok(Ended::Interrupted);
+                return Ok(QueryEnd::Interrupted);
             }
         }
         progress.finish_and_clear();
@@ -325,7 +420,7 @@ impl Session<'_> {
             self.screen
                 .note(format_args!("{what} in {}", path.display()));
         }
-        Ok(Ended::Whole)
+        Ok(QueryEnd::Whole)
     }
 
     /// The error; on a terminal with the line of the query that it is about.
@@ -340,7 +435,7 @@ impl Session<'_> {
             Some(pointed) => {
                 self.screen.error(&error.into());
                 eprintln!("{pointed}");
-                anyhow::Error::new(Told)
+                anyhow::Error::new(NoAnswer)
             }
             None => match error {
                 error @ SqlError::Memory(_) => anyhow!("{error}: --memory 4G"),
@@ -350,8 +445,12 @@ impl Session<'_> {
     }
 
     /// Reports the problems of the recordings found so far.
-    fn outcome(&self, only: Option<&Placed>) -> Outcome {
-        let mut outcome = Outcome::Done;
+    fn outcome(&self, only: Option<&NamedRecording>, is_short: bool) -> Outcome {
+        let mut outcome = if is_short {
+            Outcome::Damaged
+        } else {
+            Outcome::Done
+        };
         if let Some(only) = only {
             let problems = &only.recording.summary().problems;
             if !problems.is_empty() {
@@ -443,22 +542,22 @@ impl Interrupts {
     }
 
     /// Marks a query as running, until the returned guard is dropped.
-    fn running(&self) -> Running<'_> {
+    fn running(&self) -> QueryGuard<'_> {
         self.0.store(RUNNING, Ordering::Relaxed);
-        Running(self)
+        QueryGuard(self)
     }
 }
 
 /// A running query.
-struct Running<'a>(&'a Interrupts);
+struct QueryGuard<'a>(&'a Interrupts);
 
-impl Running<'_> {
+impl QueryGuard<'_> {
     fn is_interrupted(&self) -> bool {
         self.0.0.load(Ordering::Relaxed) == INTERRUPTED
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for QueryGuard<'_> {
     fn drop(&mut self) {
         self.0.0.store(IDLE, Ordering::Relaxed);
     }
@@ -466,15 +565,15 @@ impl Drop for Running<'_> {
 
 /// An error that was reported already.
 #[derive(Debug)]
-pub struct Told;
+pub struct NoAnswer;
 
-impl std::fmt::Display for Told {
+impl std::fmt::Display for NoAnswer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("the query has no answer")
     }
 }
 
-impl std::error::Error for Told {}
+impl std::error::Error for NoAnswer {}
 
 #[cfg(test)]
 mod tests {

@@ -10,13 +10,28 @@ use std::process::{Command, Output};
 use std::sync::{Arc, OnceLock};
 
 use asof::formats::{Attachment, McapWriter, McapWriterOptions};
-use asof::{Channel, Message, Stamp};
+use asof::{Channel, Message, Schema, Stamp};
 
 /// The program under test, as a person without colours or a terminal would run it.
 pub fn asof() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_asof"));
     command.env_remove("NO_COLOR").env("COLUMNS", "100");
     command
+}
+
+/// A topic of ROS 2 messages of a type, with its definition.
+pub fn ros2(topic: &str, name: &str, text: &str) -> Arc<Channel> {
+    let schema = Schema {
+        name: name.to_owned(),
+        encoding: "ros2msg".to_owned(),
+        data: text.to_owned().into(),
+    };
+    Arc::new(Channel {
+        topic: topic.to_owned(),
+        message_encoding: "cdr".to_owned(),
+        schema: Some(Arc::new(schema)),
+        ..Channel::default()
+    })
 }
 
 /// A folder of its own for each test.
@@ -32,6 +47,26 @@ impl Folder {
         let folder = Folder::empty();
         fs::write(folder.path("run.mcap"), demo()).expect("write");
         folder
+    }
+
+    /// What a command says here that has these limits of the shell, with this folder first in PATH, and its exit code.
+    #[cfg(unix)]
+    pub fn limited(&self, limits: &str, line: &str) -> (Option<i32>, String) {
+        let script = format!("{limits}; exec {} {line}", env!("CARGO_BIN_EXE_asof"));
+        let output = Command::new("bash")
+            .args(["-c", &script])
+            .current_dir(self.path(""))
+            .env("PATH", format!("{}:/usr/bin:/bin", self.path("").display()))
+            .output()
+            .expect("bash");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), told)
+    }
+
+    /// The same where files have at most so many blocks of 1,024 bytes, which is refused like a full disk is.
+    #[cfg(unix)]
+    pub fn on_full_disk(&self, blocks: u32, line: &str) -> (Option<i32>, String) {
+        self.limited(&format!("trap '' XFSZ; ulimit -f {blocks}"), line)
     }
 
     /// With `cut.mcap`: the first two thirds of it.

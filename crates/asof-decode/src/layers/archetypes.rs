@@ -293,12 +293,17 @@ pub(crate) const ALL: &[Archetype] = &[
     ),
     archetype(
         "Audio",
-        &["foxglove/RawAudio", "foxglove/CompressedAudio"],
+        &[
+            "foxglove/RawAudio",
+            "foxglove/CompressedAudio",
+            "audio_common_msgs/AudioData",
+            "audio_common_msgs/AudioDataStamped",
+        ],
         &[
             same("format", &["format"]),
             same("sample_rate", &["sample_rate"]),
             same("number_of_channels", &["number_of_channels"]),
-            same("data", &["data"]),
+            same("data", &["data", "audio.data"]),
         ],
     ),
     archetype(
@@ -381,6 +386,18 @@ pub(crate) const ALL: &[Archetype] = &[
             same("layer", &["metadata.layer"]),
             same("map_load_time", &["metadata.map_load_time"]),
             same("update_time", &["metadata.update_time"]),
+            same("data", &["data"]),
+        ],
+    ),
+    archetype(
+        "GridUpdate",
+        &["map_msgs/OccupancyGridUpdate", "nav2_msgs/CostmapUpdate"],
+        &[
+            FRAME,
+            same("x", &["x"]),
+            same("y", &["y"]),
+            same("width", &["width", "size_x"]),
+            same("height", &["height", "size_y"]),
             same("data", &["data"]),
         ],
     ),
@@ -690,7 +707,7 @@ pub(crate) const ALL: &[Archetype] = &[
 
 /// Whether two messages of a type can be interpolated: not images, scans or texts.
 pub(crate) fn has_between(type_name: &str) -> bool {
-    const WITHOUT: [&str; 20] = [
+    const WITHOUT: [&str; 21] = [
         "Image",
         "CompressedImage",
         "CompressedVideo",
@@ -700,6 +717,7 @@ pub(crate) fn has_between(type_name: &str) -> bool {
         "LaserScan",
         "OccupancyGrid",
         "Costmap",
+        "GridUpdate",
         "GridMap",
         "VoxelGrid",
         "Log",

@@ -1,66 +1,34 @@
 //! Tables of a source's own records.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::builder::{LargeBinaryBuilder, MapBuilder, StringBuilder};
 use arrow_array::{
     ArrayRef, BinaryArray, RecordBatch, StringArray, TimestampNanosecondArray, UInt64Array,
 };
-use asof_core::{AttachmentEntry, MetadataEntry, Source, SourceError, Stamp, Summary};
-use bytes::Bytes;
+use asof_core::{AttachmentEntry, FileParts, Source, SourceError, Stamp, Summary};
 
 use super::{FileLayer, FileTable};
-
-/// The contents of a source's attachments and metadata, which its summary lists.
-///
-/// `()` is for sources without any: their tables have no contents.
-pub trait Beside {
-    /// The contents of an attachment.
-    ///
-    /// # Errors
-    /// When they cannot be read.
-    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError>;
-
-    /// The contents of a metadata record.
-    ///
-    /// # Errors
-    /// When they cannot be read.
-    fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError>;
-}
-
-impl Beside for () {
-    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
-        Err(no_contents(&entry.name))
-    }
-
-    fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
-        Err(no_contents(&entry.name))
-    }
-}
-
-fn no_contents(name: &str) -> SourceError {
-    SourceError::Unreadable {
-        place: name.to_owned(),
-        reason: "its source does not provide contents".to_owned(),
-    }
-}
 
 type Columns = Vec<(&'static str, ArrayRef)>;
 
 /// A file layer of this crate, with a small table.
-struct Known {
+struct BuiltinLayer {
     name: &'static str,
-    columns: fn(&Summary, &dyn Beside) -> Columns,
+    columns: fn(&Summary, Option<&dyn FileParts>) -> Columns,
 }
 
-impl FileLayer for Known {
+impl FileLayer for BuiltinLayer {
     fn name(&self) -> &str {
         self.name
     }
 
-    fn table<'a>(&'a self, source: &'a dyn Source, beside: &'a dyn Beside) -> FileTable<'a> {
-        let columns = (self.columns)(&source.summary(), beside);
+    fn table<'a>(
+        &'a self,
+        source: &'a dyn Source,
+        parts: Option<&'a dyn FileParts>,
+    ) -> FileTable<'a> {
+        let columns = (self.columns)(&source.summary(), parts);
         let is_empty = columns.iter().all(|(_, array)| array.is_empty());
         Box::new((!is_empty).then(|| batch(self.name, columns)).into_iter())
     }
@@ -68,7 +36,7 @@ impl FileLayer for Known {
 
 /// Recording info, channels with their schemas, statistics, metadata, attachments.
 pub(super) fn all() -> Vec<Arc<dyn FileLayer>> {
-    let known = |name, columns| Arc::new(Known { name, columns }) as Arc<dyn FileLayer>;
+    let known = |name, columns| Arc::new(BuiltinLayer { name, columns }) as Arc<dyn FileLayer>;
     vec![
         known("recording", |summary, _| recording(summary)),
         known("channels", |summary, _| channels(summary)),
@@ -154,12 +122,15 @@ fn channels(summary: &Summary) -> Columns {
 }
 
 /// One row for each metadata record; one that cannot be read has the reason instead.
-fn metadata(summary: &Summary, beside: &dyn Beside) -> Columns {
+fn metadata(summary: &Summary, parts: Option<&dyn FileParts>) -> Columns {
     let all = &summary.metadata;
     let mut entries = MapBuilder::new(None, StringBuilder::new(), StringBuilder::new());
     let mut errors = StringBuilder::new();
     for entry in all {
-        let contents = beside.metadata(entry);
+        let contents = parts.map_or_else(
+            || Err(no_contents(&entry.name)),
+            |parts| parts.metadata(entry),
+        );
         for (key, value) in contents.iter().flatten() {
             entries.keys().append_value(key);
             entries.values().append_value(value);
@@ -173,6 +144,14 @@ fn metadata(summary: &Summary, beside: &dyn Beside) -> Columns {
         ("entries", Arc::new(entries.finish())),
         ("error", Arc::new(errors.finish())),
     ]
+}
+
+/// A source that lists what it cannot give.
+fn no_contents(name: &str) -> SourceError {
+    SourceError::Unreadable {
+        place: name.to_owned(),
+        reason: "its source does not provide contents".to_owned(),
+    }
 }
 
 /// The most bytes of attachments in one batch; a larger one has its own batch.
@@ -189,7 +168,11 @@ impl FileLayer for Attachments {
         "attachments"
     }
 
-    fn table<'a>(&'a self, source: &'a dyn Source, beside: &'a dyn Beside) -> FileTable<'a> {
+    fn table<'a>(
+        &'a self,
+        source: &'a dyn Source,
+        parts: Option<&'a dyn FileParts>,
+    ) -> FileTable<'a> {
         let summary = source.summary();
         let mut done = 0;
         Box::new(std::iter::from_fn(move || {
@@ -201,12 +184,12 @@ impl FileLayer for Attachments {
             });
             let count = fitting.count().max(1).min(rest.len());
             done += count;
-            (count > 0).then(|| batch("attachments", attachments(&rest[..count], beside)))
+            (count > 0).then(|| batch("attachments", attachments(&rest[..count], parts)))
         }))
     }
 }
 
-fn attachments(entries: &[AttachmentEntry], beside: &dyn Beside) -> Columns {
+fn attachments(entries: &[AttachmentEntry], parts: Option<&dyn FileParts>) -> Columns {
     let all = || entries.iter();
     let mut data = LargeBinaryBuilder::new();
     let mut errors = StringBuilder::new();
@@ -217,7 +200,10 @@ fn attachments(entries: &[AttachmentEntry], beside: &dyn Beside) -> Columns {
                 entry.name, entry.size
             ))
         } else {
-            let contents = beside.attachment(entry);
+            let contents = parts.map_or_else(
+                || Err(no_contents(&entry.name)),
+                |parts| parts.attachment(entry),
+            );
             contents.map_err(|error| error.to_string())
         };
         data.append_option(contents.as_ref().ok());

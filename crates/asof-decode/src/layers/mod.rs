@@ -12,12 +12,11 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{ArrowError, SchemaRef};
-use asof_core::{Channel, Source, SourceError, Summary};
+use asof_core::{Channel, FileParts, Source, SourceError, Summary};
 
 use crate::{Decoder, PayloadError, Projection, Timed};
 
 pub use archetypes::Archetype;
-pub use file::Beside;
 
 /// Builds the rows of one channel.
 pub trait Table: Send {
@@ -99,8 +98,13 @@ pub trait FileLayer: Send + Sync {
     /// The name for enabling and disabling it.
     fn name(&self) -> &str;
 
-    /// The table, batch by batch; empty where there is nothing to report.
-    fn table<'a>(&'a self, source: &'a dyn Source, beside: &'a dyn Beside) -> FileTable<'a>;
+    /// The table, batch by batch; empty where there is nothing to report. What the source holds beside messages is read from
+    /// `parts`; without it, a table has no contents.
+    fn table<'a>(
+        &'a self,
+        source: &'a dyn Source,
+        parts: Option<&'a dyn FileParts>,
+    ) -> FileTable<'a>;
 }
 
 /// The batches of a file layer's table, all of one schema. They are made on demand: attachments can be larger than
@@ -258,15 +262,15 @@ impl Layers {
         self.files.iter().map(|layer| layer.name()).collect()
     }
 
-    /// Runs the file layers, one after the other; each batch of a table comes with its layer's name. A layer with
+    /// Runs the file layers, one after the other, with the contents of `parts`, usually the source's own; each batch of a table comes with its layer's name. A layer with
     /// nothing to report has no batches.
     pub fn file_tables<'a>(
         &'a self,
         source: &'a dyn Source,
-        beside: &'a dyn Beside,
+        parts: Option<&'a dyn FileParts>,
     ) -> impl Iterator<Item = Result<(&'a str, RecordBatch), SourceError>> {
         self.files.iter().flat_map(move |layer| {
-            let batches = layer.table(source, beside);
+            let batches = layer.table(source, parts);
             batches.map(|batch| batch.map(|batch| (layer.name(), batch)))
         })
     }

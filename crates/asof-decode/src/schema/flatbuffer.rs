@@ -28,6 +28,10 @@ pub(crate) struct Object {
 
 const LANGUAGE: &str = "flatbuffer";
 const OBJECTS_AT_MOST: usize = 100_000;
+/// The most bytes of all that a schema declares. Its parts may be shared, so a small one could declare without end.
+const BYTES_AT_MOST: usize = 64 << 20;
+/// About the bytes of a field, of a value of an enumeration, or of a choice of a union, without its name.
+const PART_BYTES: usize = 160;
 
 pub(crate) fn parse(name: &str, data: &[u8]) -> Result<FlatTypes, SchemaError> {
     let unreadable = |reason: &str| SchemaError::Unreadable {
@@ -46,15 +50,24 @@ pub(crate) fn parse(name: &str, data: &[u8]) -> Result<FlatTypes, SchemaError> {
         });
     }
     let root_name = schema.table(4).and_then(|root| root.text(0));
-    let find = |wanted: &str| objects.iter().position(|o| o.text(0) == Some(wanted));
+    let mut reader = Reader {
+        names: Vec::new(),
+        objects: &objects,
+        enums: &enums,
+        bytes: 0,
+    };
+    for table in &enums {
+        let names = reader.enumeration(table)?;
+        reader.names.push(names);
+    }
+    let mut names = Vec::with_capacity(objects.len());
+    for object in &objects {
+        names.push(reader.name(object)?);
+    }
+    let find = |wanted: &str| names.iter().position(|name| name == wanted);
     let root = find(name)
         .or_else(|| root_name.and_then(find))
         .ok_or_else(|| unreadable(&format!("it does not define '{name}'")))?;
-    let reader = Reader {
-        names: enums.iter().map(enumeration).collect(),
-        objects: &objects,
-        enums: &enums,
-    };
     let mut result = FlatTypes {
         types: MessageType::default(),
         objects: Vec::new(),
@@ -72,20 +85,8 @@ struct Reader<'a> {
     objects: &'a [Table<'a>],
     enums: &'a [Table<'a>],
     names: Vec<Arc<Enumeration>>,
-}
-
-fn enumeration(table: &Table<'_>) -> Arc<Enumeration> {
-    let values = table
-        .tables(1)
-        .iter()
-        .map(|value| (value.i64(1), value.text(0).unwrap_or_default().to_owned()))
-        .collect();
-    let scalar = table.table(3).and_then(|kind| scalar_of(kind.u8(0)));
-    Arc::new(Enumeration::new(
-        table.text(0).unwrap_or_default().to_owned(),
-        values,
-        scalar.unwrap_or(Scalar::Int32),
-    ))
+    /// The bytes of what was read.
+    bytes: usize,
 }
 
 /// The base types of `reflection.fbs` that are numbers.
@@ -114,10 +115,49 @@ const ARRAY: u8 = 17;
 const UNION_TYPE: u8 = 1;
 
 impl Reader<'_> {
-    fn object(&self, object: &Table<'_>) -> Result<(Struct, Object), SchemaError> {
-        let name = object.text(0).unwrap_or_default().to_owned();
+    fn enumeration(&mut self, table: &Table<'_>) -> Result<Arc<Enumeration>, SchemaError> {
+        let name = self.name(table)?;
+        let mut values = Vec::new();
+        for value in self.tables(table, 1)? {
+            values.push((value.i64(1), self.name(&value)?));
+        }
+        let scalar = table.table(3).and_then(|kind| scalar_of(kind.u8(0)));
+        let scalar = scalar.unwrap_or(Scalar::Int32);
+        Ok(Arc::new(Enumeration::new(name, values, scalar)))
+    }
+
+    /// The name of an object, a field, an enumeration or a value.
+    fn name(&mut self, table: &Table<'_>) -> Result<String, SchemaError> {
+        let name = table.text(0).unwrap_or_default();
+        self.spend(name.len())?;
+        Ok(name.to_owned())
+    }
+
+    /// The tables of a vector of tables.
+    fn tables<'a>(
+        &mut self,
+        table: &Table<'a>,
+        slot: usize,
+    ) -> Result<Vec<Table<'a>>, SchemaError> {
+        let tables = table.tables(slot);
+        self.spend(PART_BYTES * tables.len())?;
+        Ok(tables)
+    }
+
+    fn spend(&mut self, bytes: usize) -> Result<(), SchemaError> {
+        self.bytes += bytes;
+        if self.bytes > BYTES_AT_MOST {
+            return Err(SchemaError::TooLarge {
+                reason: format!("it declares more than {BYTES_AT_MOST} bytes"),
+            });
+        }
+        Ok(())
+    }
+
+    fn object(&mut self, object: &Table<'_>) -> Result<(Struct, Object), SchemaError> {
+        let name = self.name(object)?;
         let is_inline = object.u8(2) != 0;
-        let mut fields = object.tables(1);
+        let mut fields = self.tables(object, 1)?;
         // They are sorted by name; their numbers are in the order of declaration.
         fields.sort_by_key(|field| field.u16(2));
         let mut declared = Struct {
@@ -140,7 +180,7 @@ impl Reader<'_> {
             let at = declared.fields.len();
             let model = self.kind(&kind, base)?;
             if base == UNION {
-                let types = self.union_types(&kind);
+                let types = self.union_types(&kind)?;
                 let slot = (field.u16(2) as usize).saturating_sub(1);
                 layout.unions.insert(at, (slot, types));
             }
@@ -154,7 +194,7 @@ impl Reader<'_> {
             declared.fields.push(Field {
                 is_optional,
                 number: u32::from(field.u16(2)),
-                ..Field::new(field.text(0).unwrap_or_default(), model)
+                ..Field::new(self.name(field)?, model)
             });
             layout.places.push(if is_inline {
                 field.u16(3) as usize
@@ -224,19 +264,24 @@ impl Reader<'_> {
             })
     }
 
-    fn union_types(&self, kind: &Table<'_>) -> Vec<(u8, usize)> {
+    fn union_types(&mut self, kind: &Table<'_>) -> Result<Vec<(u8, usize)>, SchemaError> {
         let names = usize::try_from(kind.i32(2, -1)).ok();
-        let Some(names) = names.and_then(|at| self.enums.get(at)) else {
-            return Vec::new();
+        let enums = self.enums;
+        let Some(names) = names.and_then(|at| enums.get(at)) else {
+            return Ok(Vec::new());
         };
-        names
-            .tables(1)
-            .iter()
-            .filter_map(|value| {
-                let kind = value.table(3)?;
-                let place = self.place(kind.i32(2, -1)).ok()?;
-                (kind.u8(0) == OBJECT).then_some((value.i64(1) as u8, place))
-            })
-            .collect()
+        let mut types: Vec<(u8, usize)> = Vec::new();
+        for value in self.tables(names, 1)? {
+            let choice = value.i64(1) as u8;
+            let Some(kind) = value.table(3).filter(|kind| kind.u8(0) == OBJECT) else {
+                continue;
+            };
+            if let Ok(place) = self.place(kind.i32(2, -1))
+                && types.iter().all(|(known, _)| *known != choice)
+            {
+                types.push((choice, place));
+            }
+        }
+        Ok(types)
     }
 }

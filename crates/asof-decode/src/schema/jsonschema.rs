@@ -14,6 +14,12 @@ pub(crate) const OTHER: &str = "_other";
 /// The deepest nesting of structs; deeper values stay text.
 pub(super) const DEEPEST: usize = 24;
 pub(super) const FIELDS_AT_MOST: usize = 4096;
+/// The most references, or choices with one choice, that lead from one to the next.
+const STEPS_AT_MOST: usize = 16;
+/// A type is one of at most this many; of more, it stays text.
+const CHOICES_AT_MOST: usize = 64;
+/// Names this long count as one field more: a type that is named often has its names as often.
+const LONG_NAME: usize = 256;
 
 /// Parses a schema.
 pub(crate) fn parse(name: &str, data: &[u8]) -> Result<MessageType, SchemaError> {
@@ -55,7 +61,7 @@ impl<'a> Reader<'a> {
         let mut fields = Vec::new();
         let declared = self.resolve(schema).get("properties");
         for (name, property) in declared.and_then(Value::as_object).into_iter().flatten() {
-            self.fields += 1;
+            self.fields += 1 + name.len() / LONG_NAME;
             if self.fields > FIELDS_AT_MOST {
                 break;
             }
@@ -69,7 +75,7 @@ impl<'a> Reader<'a> {
     /// Follows references within the document, up to a limit.
     fn resolve(&self, schema: &'a Value) -> &'a Value {
         let mut schema = schema;
-        for _ in 0..16 {
+        for _ in 0..STEPS_AT_MOST {
             let target = schema.get("$ref").and_then(Value::as_str);
             let Some(path) = target.and_then(|target| target.strip_prefix('#')) else {
                 break;
@@ -82,27 +88,35 @@ impl<'a> Reader<'a> {
         schema
     }
 
-    fn kind(&mut self, name: &str, schema: &'a Value, depth: usize) -> Kind {
-        let schema = self.resolve(schema);
-        if depth > DEEPEST {
-            return Kind::Json;
-        }
-        // "This or null" is this, since everything may be null.
-        for word in ["anyOf", "oneOf"] {
-            if let Some(choices) = schema.get(word).and_then(Value::as_array) {
-                let mut real = choices
-                    .iter()
-                    .filter(|choice| choice.get("type").and_then(Value::as_str) != Some("null"));
-                return match (real.next(), real.next()) {
-                    (Some(only), None) => self.kind(name, only, depth),
-                    _ => Kind::Json,
-                };
+    /// Follows references and choices to the only one there is; "this or null" is this, since everything may be null.
+    /// `None` where there are several, or where a choice leads to itself.
+    fn chosen(&self, schema: &'a Value) -> Option<&'a Value> {
+        let mut schema = self.resolve(schema);
+        for _ in 0..STEPS_AT_MOST {
+            let choices = ["anyOf", "oneOf"].iter().find_map(|word| schema.get(word));
+            let Some(choices) = choices.and_then(Value::as_array) else {
+                return Some(schema);
+            };
+            let is_real = |choice: &&Value| choice.get("type").is_none_or(|kind| kind != "null");
+            let mut real = choices.iter().take(CHOICES_AT_MOST).filter(is_real);
+            let only = real.next().filter(|_| choices.len() <= CHOICES_AT_MOST)?;
+            if real.next().is_some() {
+                return None;
             }
+            schema = self.resolve(only);
         }
+        None
+    }
+
+    fn kind(&mut self, name: &str, schema: &'a Value, depth: usize) -> Kind {
+        let Some(schema) = self.chosen(schema).filter(|_| depth <= DEEPEST) else {
+            return Kind::Json;
+        };
         let types: Vec<&str> = match schema.get("type") {
             Some(Value::String(one)) => vec![one.as_str()],
             Some(Value::Array(several)) => several
                 .iter()
+                .take(CHOICES_AT_MOST)
                 .filter_map(Value::as_str)
                 .filter(|one| *one != "null")
                 .collect(),

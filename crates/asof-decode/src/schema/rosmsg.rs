@@ -1,6 +1,7 @@
 //! ROS message definitions, of ROS 1 and ROS 2: a message, then those that it refers to.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use asof_ros::msg::{self, Count, FieldType, Line, Section, constant_value, package_and_name};
 
@@ -42,10 +43,9 @@ pub(crate) fn parse(name: &str, text: &str, dialect: Dialect) -> Result<MessageT
     for section in split("", known, dialect)?.into_iter().skip(1) {
         sections.push(section);
     }
-    let mut places: HashMap<(&str, &str), usize> = HashMap::new();
+    let mut places = Places::default();
     for (place, section) in sections.iter().enumerate() {
-        let key = (section.package.as_str(), section.name.as_str());
-        places.entry(key).or_insert(place);
+        places.add(&section.package, &section.name, place);
     }
     let mut types = MessageType::default();
     // The two time types of ROS 1, which are not defined in the text.
@@ -115,7 +115,7 @@ fn split_service(sections: &mut Vec<Section<'_>>) {
 
 fn parse_section(
     section: &Section<'_>,
-    places: &HashMap<(&str, &str), usize>,
+    places: &Places<'_>,
     times: usize,
     dialect: Dialect,
 ) -> Result<Struct, SchemaError> {
@@ -191,7 +191,7 @@ fn kind_of(declared: FieldType<'_>, item: Kind) -> (Kind, Option<u64>) {
 fn resolve(
     base: &str,
     package: &str,
-    places: &HashMap<(&str, &str), usize>,
+    places: &Places<'_>,
     times: usize,
     dialect: Dialect,
 ) -> Option<Kind> {
@@ -213,29 +213,55 @@ fn resolve(
         "wstring" if !is_ros1 => return Some(Kind::WideText),
         "time" if is_ros1 => return Some(Kind::Struct(times)),
         "duration" if is_ros1 => return Some(Kind::Struct(times + 1)),
-        "time" => return find("builtin_interfaces", "Time", places),
-        "duration" => return find("builtin_interfaces", "Duration", places),
+        "time" => return places.find("builtin_interfaces", "Time"),
+        "duration" => return places.find("builtin_interfaces", "Duration"),
         _ => {
             let (named, name) = package_and_name(base);
             if named.is_empty() {
-                return find(package, &name, places)
-                    .or_else(|| find("std_msgs", "Header", places).filter(|_| name == "Header"))
-                    .or_else(|| only(&name, places));
+                return places
+                    .find(package, &name)
+                    .or_else(|| {
+                        places
+                            .find("std_msgs", "Header")
+                            .filter(|_| name == "Header")
+                    })
+                    .or_else(|| places.only(&name));
             }
-            return find(&named, &name, places);
+            return places.find(&named, &name);
         }
     }))
 }
 
-fn find(package: &str, name: &str, places: &HashMap<(&str, &str), usize>) -> Option<Kind> {
-    places.get(&(package, name)).copied().map(Kind::Struct)
+/// The types of a definition.
+#[derive(Default)]
+struct Places<'a> {
+    by_name: HashMap<(&'a str, &'a str), usize>,
+    /// Without the package; `None` where several packages have a type of that name.
+    by_last: HashMap<&'a str, Option<usize>>,
 }
 
-/// The type of that name, if only one package has one.
-fn only(name: &str, places: &HashMap<(&str, &str), usize>) -> Option<Kind> {
-    let mut found = places.iter().filter(|((_, other), _)| *other == name);
-    let (_, place) = found.next()?;
-    found.next().is_none().then_some(Kind::Struct(*place))
+impl<'a> Places<'a> {
+    /// Adds a type; of two with the same name, the first counts.
+    fn add(&mut self, package: &'a str, name: &'a str, place: usize) {
+        if let Entry::Vacant(entry) = self.by_name.entry((package, name)) {
+            entry.insert(place);
+            let last = self.by_last.entry(name);
+            last.and_modify(|known| *known = None)
+                .or_insert(Some(place));
+        }
+    }
+
+    fn find(&self, package: &str, name: &str) -> Option<Kind> {
+        self.by_name
+            .get(&(package, name))
+            .copied()
+            .map(Kind::Struct)
+    }
+
+    /// The type of that name, if only one package has one.
+    fn only(&self, name: &str) -> Option<Kind> {
+        self.by_last.get(name).copied().flatten().map(Kind::Struct)
+    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! Decodes FlatBuffers tables into columns.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::columns::{Backing, Columns, Payload};
 use crate::error::{Fault, PayloadError, SchemaError};
 use crate::layout::{Group, Layout, Node, Projection, Recursion, Shape};
-use crate::model::{Kind, Scalar};
+use crate::model::{Kind, MessageType, Scalar};
 use crate::schema::flatbuffer::FlatTypes;
 
 use super::WireDecoder;
@@ -16,7 +17,19 @@ use super::flat_table::{Table, follow, vector};
 pub(crate) struct FlatbufferDecoder {
     types: Arc<FlatTypes>,
     layout: Layout,
+    inner: InnerLayouts,
 }
+
+/// The layouts of tables that become text, by struct: those of unions, and of recursive types.
+#[derive(Default)]
+struct InnerLayouts {
+    known: HashMap<usize, Arc<Layout>>,
+    /// The nodes of all of them.
+    nodes: usize,
+}
+
+/// The most nodes of layouts that are kept.
+const NODES_KEPT: usize = 200_000;
 
 /// The deepest nesting of tables.
 const MAX_DEPTH: usize = 64;
@@ -27,6 +40,7 @@ impl FlatbufferDecoder {
         Ok(FlatbufferDecoder {
             types: Arc::new(types),
             layout,
+            inner: InnerLayouts::default(),
         })
     }
 }
@@ -44,6 +58,7 @@ impl WireDecoder for FlatbufferDecoder {
     ) -> Result<(), Fault> {
         let mut walk = Walk {
             types: &self.types,
+            inner: &mut self.inner,
             payload,
             // Parts may be shared, so a small message could have endless values.
             budget: 16 * payload.bytes.len() + (1 << 16),
@@ -55,8 +70,25 @@ impl WireDecoder for FlatbufferDecoder {
     }
 }
 
+impl InnerLayouts {
+    fn of(&mut self, types: &MessageType, id: usize) -> Result<Arc<Layout>, SchemaError> {
+        if let Some(known) = self.known.get(&id) {
+            return Ok(Arc::clone(known));
+        }
+        let layout = Arc::new(Layout::of(types, id, &Projection::All, Recursion::Text)?);
+        self.nodes += layout.nodes;
+        if self.nodes > NODES_KEPT {
+            self.nodes = layout.nodes;
+            self.known.clear();
+        }
+        self.known.insert(id, Arc::clone(&layout));
+        Ok(layout)
+    }
+}
+
 struct Walk<'a> {
     types: &'a FlatTypes,
+    inner: &'a mut InnerLayouts,
     payload: Payload<'a>,
     budget: usize,
     depth: usize,
@@ -323,10 +355,11 @@ impl<'a> Walk<'a> {
         column: usize,
         columns: &mut Columns,
     ) -> Result<(), Fault> {
-        let mut rooted = self.types.types.clone();
-        rooted.root = id;
-        let layout = Layout::new(&rooted, &Projection::All, Recursion::Text)
-            .map_err(|error| self.bad(table.pos, &error.to_string()))?;
+        let types = &self.types.types;
+        let layout = self.inner.of(types, id);
+        let layout = layout.map_err(|error| self.bad(table.pos, &error.to_string()))?;
+        // Each of its fields is in the text, also where the table omits it.
+        self.spend(layout.nodes, table.pos)?;
         let mut inner = layout.columns();
         self.table(&layout.root, table, &mut inner)?;
         let mut text = Vec::new();

@@ -5,6 +5,7 @@ use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use rustc_hash::FxHashMap;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -15,15 +16,22 @@ use crate::model::{MessageType, Scalar};
 use crate::schema::jsonschema::OTHER;
 use crate::schema::shape::Inference;
 
-use super::{WireDecoder, cbor};
+use super::{BYTES_OF_A_VALUE, WireDecoder, cbor, too_many_values, values_at_most};
 
 /// Decodes JSON messages, or CBOR ones.
 pub(crate) struct JsonDecoder {
     layout: Layout,
     /// The column for values that the schema does not have, and its presence.
     other: Option<(usize, usize)>,
+    names: Names,
     is_cbor: bool,
 }
+
+/// The fields of each struct that has many, by name.
+type Names = FxHashMap<usize, FxHashMap<String, usize>>;
+
+/// From this many fields on, they are looked up by name.
+const MANY_FIELDS: usize = 16;
 
 /// The most samples that are used where there is no schema.
 const SAMPLES: usize = 100;
@@ -39,9 +47,19 @@ impl JsonDecoder {
             .root
             .find(OTHER)
             .and_then(|node| Some((node.column()?, node.presence?)));
+        let many = types.structs.iter().enumerate();
+        let many = many.filter(|(_, one)| one.fields.len() >= MANY_FIELDS);
+        let names = many.map(|(id, one)| {
+            let places = one.fields.iter().enumerate().rev();
+            (
+                id,
+                places.map(|(at, field)| (field.name.clone(), at)).collect(),
+            )
+        });
         Ok(JsonDecoder {
             layout,
             other,
+            names: names.collect(),
             is_cbor,
         })
     }
@@ -68,17 +86,28 @@ impl JsonDecoder {
         } else {
             payload
         };
-        let mut other = Vec::new();
+        let mut rest = Rest {
+            names: &self.names,
+            other: Vec::new(),
+            path: String::new(),
+            left: values_at_most(payload.len()),
+            is_too_large: false,
+        };
         let mut reader = serde_json::Deserializer::from_slice(text);
         let seed = GroupSeed {
             group: &self.layout.root,
             columns,
-            other: &mut other,
-            path: &mut String::new(),
+            rest: &mut rest,
         };
-        seed.deserialize(&mut reader)
+        let read = seed
+            .deserialize(&mut reader)
             .and_then(|()| reader.end())
-            .map_err(|error| malformed(&error))?;
+            .map_err(|error| malformed(&error));
+        if rest.is_too_large {
+            return Err(*too_many_values(0));
+        }
+        read?;
+        let mut other = rest.other;
         if let Some((column, presence)) = self.other {
             columns.w1[presence].push(u8::from(!other.is_empty()));
             if other.is_empty() {
@@ -157,14 +186,13 @@ pub(crate) fn compact(text: &[u8]) -> Result<Vec<u8>, PayloadError> {
 }
 
 /// Reads an object into the columns of a struct.
-struct GroupSeed<'a> {
+struct GroupSeed<'a, 'r> {
     group: &'a Group,
     columns: &'a mut Columns,
-    other: &'a mut Vec<u8>,
-    path: &'a mut String,
+    rest: &'a mut Rest<'r>,
 }
 
-impl<'de> DeserializeSeed<'de> for GroupSeed<'_> {
+impl<'de> DeserializeSeed<'de> for GroupSeed<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -172,7 +200,7 @@ impl<'de> DeserializeSeed<'de> for GroupSeed<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for GroupSeed<'_> {
+impl<'de> Visitor<'de> for GroupSeed<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -183,11 +211,12 @@ impl<'de> Visitor<'de> for GroupSeed<'_> {
         let GroupSeed {
             group,
             columns,
-            other,
-            path,
+            rest,
         } = self;
+        rest.spend(1 + group.fields.len())?;
         let mut seen = vec![false; group.fields.len()];
-        let is_root = path.is_empty();
+        let is_root = rest.path.is_empty();
+        let names = rest.names.get(&group.id);
         // Fields are usually in the schema's order.
         let mut guess = 0;
         while let Some(name) = map.next_key::<Cow<'_, str>>()? {
@@ -197,40 +226,77 @@ impl<'de> Visitor<'de> for GroupSeed<'_> {
             };
             let found = if is_it(guess) {
                 Some(guess)
+            } else if let Some(names) = names {
+                names.get(&*name).copied().filter(|&at| is_it(at))
             } else {
                 (0..group.fields.len()).find(|&at| is_it(at))
             };
             let value: &RawValue = map.next_value()?;
             let node = found.and_then(|at| Some((at, group.fields[at].as_ref()?)));
             let Some((at, node)) = node.filter(|(at, _)| !seen[*at]) else {
-                keep(other, path, &name, value);
+                rest.keep(&name, value)?;
                 continue;
             };
             guess = at + 1;
             seen[at] = true;
-            if !put(node, value, columns, other, path).map_err(A::Error::custom)? {
-                keep(other, path, &name, value);
+            if !put(node, value, columns, rest).map_err(A::Error::custom)? {
+                rest.keep(&name, value)?;
             }
         }
         for (at, node) in group.fields.iter().enumerate() {
             let Some(node) = node else { continue };
             if !(seen[at] || is_root && node.name == OTHER) {
-                node.push_default(columns, 1);
+                rest.fill(node, columns)?;
             }
         }
         Ok(())
     }
 }
 
-/// Adds a value that has no column of its own, under its path.
-fn keep(other: &mut Vec<u8>, path: &str, name: &str, value: &RawValue) {
-    other.push(if other.is_empty() { b'{' } else { b',' });
-    let key = format!("{path}{name}");
-    crate::print::print_text(key.as_bytes(), other);
-    other.push(b':');
-    match compact(value.get().as_bytes()) {
-        Ok(text) => other.extend_from_slice(&text),
-        Err(_) => other.extend_from_slice(b"null"),
+/// What a message has beside its columns, and how much there may be.
+struct Rest<'a> {
+    names: &'a Names,
+    /// The values that have no column, as an object without its end.
+    other: Vec<u8>,
+    /// Where the values are that are being read.
+    path: String,
+    /// How many more values there may be.
+    left: usize,
+    is_too_large: bool,
+}
+
+impl Rest<'_> {
+    fn spend<E: Error>(&mut self, values: usize) -> Result<(), E> {
+        if let Some(left) = self.left.checked_sub(values) {
+            self.left = left;
+            return Ok(());
+        }
+        self.is_too_large = true;
+        Err(E::custom("too many values"))
+    }
+
+    /// Adds a value that is absent, or of another type.
+    fn fill<E: Error>(&mut self, node: &Node, columns: &mut Columns) -> Result<(), E> {
+        if matches!(node.shape, Shape::Struct(_)) {
+            self.spend(node.fill_size())?;
+        }
+        node.push_default(columns, 1);
+        Ok(())
+    }
+
+    /// Adds a value that has no column of its own, under its path.
+    fn keep<E: Error>(&mut self, name: &str, value: &RawValue) -> Result<(), E> {
+        self.spend(self.path.len() / BYTES_OF_A_VALUE)?;
+        let other = &mut self.other;
+        other.push(if other.is_empty() { b'{' } else { b',' });
+        let key = format!("{}{name}", self.path);
+        crate::print::print_text(key.as_bytes(), other);
+        other.push(b':');
+        match compact(value.get().as_bytes()) {
+            Ok(text) => other.extend_from_slice(&text),
+            Err(_) => other.extend_from_slice(b"null"),
+        }
+        Ok(())
     }
 }
 
@@ -239,17 +305,16 @@ fn put(
     node: &Node,
     value: &RawValue,
     columns: &mut Columns,
-    other: &mut Vec<u8>,
-    path: &mut String,
+    rest: &mut Rest<'_>,
 ) -> Result<bool, serde_json::Error> {
     let text = value.get().trim_ascii();
     if text == "null" {
-        node.push_default(columns, 1);
+        rest.fill(node, columns)?;
         return Ok(true);
     }
-    let fits = put_value(node, text, columns, other, path)?;
+    let fits = put_value(node, text, columns, rest)?;
     if !fits {
-        node.push_default(columns, 1);
+        rest.fill(node, columns)?;
     } else if let Some(presence) = node.presence {
         columns.w1[presence].push(1);
     }
@@ -261,8 +326,7 @@ fn put_value(
     node: &Node,
     text: &str,
     columns: &mut Columns,
-    other: &mut Vec<u8>,
-    path: &mut String,
+    rest: &mut Rest<'_>,
 ) -> Result<bool, serde_json::Error> {
     let is = |first: &[u8]| text.as_bytes().first().is_some_and(|b| first.contains(b));
     match &node.shape {
@@ -320,17 +384,16 @@ fn put_value(
             if !is(b"{") {
                 return Ok(false);
             }
-            let before = path.len();
-            path.push_str(&node.name);
-            path.push('.');
+            let before = rest.path.len();
+            rest.path.push_str(&node.name);
+            rest.path.push('.');
             let seed = GroupSeed {
                 group,
                 columns,
-                other,
-                path,
+                rest,
             };
             seed.deserialize(&mut serde_json::Deserializer::from_str(text))?;
-            path.truncate(before);
+            rest.path.truncate(before);
         }
         Shape::List(ends, item) => {
             if !is(b"[") {
@@ -341,8 +404,7 @@ fn put_value(
             let seed = ListSeed {
                 item,
                 columns,
-                other,
-                path,
+                rest,
             };
             let (count, fits) = seed.deserialize(&mut serde_json::Deserializer::from_str(text))?;
             let end = i32::try_from(count)
@@ -362,14 +424,13 @@ fn put_value(
 }
 
 /// Reads an array into the columns of its element.
-struct ListSeed<'a> {
+struct ListSeed<'a, 'r> {
     item: &'a Node,
     columns: &'a mut Columns,
-    other: &'a mut Vec<u8>,
-    path: &'a mut String,
+    rest: &'a mut Rest<'r>,
 }
 
-impl<'de> DeserializeSeed<'de> for ListSeed<'_> {
+impl<'de> DeserializeSeed<'de> for ListSeed<'_, '_> {
     type Value = (usize, bool);
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -377,7 +438,7 @@ impl<'de> DeserializeSeed<'de> for ListSeed<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for ListSeed<'_> {
+impl<'de> Visitor<'de> for ListSeed<'_, '_> {
     type Value = (usize, bool);
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -391,7 +452,7 @@ impl<'de> Visitor<'de> for ListSeed<'_> {
             if fits {
                 let text = value.get().trim_ascii();
                 // A null element, or one of another type, cannot be in the list: the whole list is kept as text then.
-                fits = put_value(self.item, text, self.columns, self.other, self.path)
+                fits = put_value(self.item, text, self.columns, self.rest)
                     .map_err(A::Error::custom)?;
                 count += 1;
             }

@@ -18,7 +18,27 @@ use crate::error::{Fault, PayloadError};
 use crate::layout::Layout;
 
 /// What a message may add to a column in any case, such as values that stand in for missing ones.
-const LEAST_MEASURED: usize = 1 << 18;
+const LEAST_MEASURED: usize = BYTES_OF_A_VALUE * VALUES_AT_LEAST;
+/// A message of any size may have this many values, with those that stand in for missing ones.
+const VALUES_AT_LEAST: usize = 1 << 22;
+/// The most values for each byte of a larger message: an element of a list may take two bytes and have thousands of fields.
+const VALUES_OF_A_BYTE: usize = 32;
+/// This many bytes of text that a decoder writes count as a value.
+const BYTES_OF_A_VALUE: usize = 4;
+
+/// The most values of a message with this many bytes.
+fn values_at_most(bytes: usize) -> usize {
+    VALUES_AT_LEAST.max(bytes.saturating_mul(VALUES_OF_A_BYTE))
+}
+
+#[cold]
+#[allow(clippy::unnecessary_box_returns)]
+fn too_many_values(at: usize) -> Fault {
+    let reason =
+        "far more values than bytes: elements of lists that have hardly any of their fields"
+            .to_owned();
+    Box::new(PayloadError::TooLarge { at, reason })
+}
 
 /// Decodes the payloads of one channel into columns.
 pub(crate) trait WireDecoder: Send {
@@ -62,7 +82,9 @@ pub(crate) trait WireDecoder: Send {
             match self.decode_one(run[at], columns, rows) {
                 Ok(()) => {
                     // Measured again where it may be used up.
-                    let most = run[at].bytes.len().saturating_mul(64) + LEAST_MEASURED;
+                    let most = run[at].bytes.len();
+                    let most =
+                        most.saturating_mul(BYTES_OF_A_VALUE * VALUES_OF_A_BYTE) + LEAST_MEASURED;
                     room = room
                         .checked_sub(most)
                         .or_else(|| columns.room())

@@ -3,14 +3,16 @@
 //! Each struct of the layout has a table from field number to slot. A field is written as it comes: the first value is
 //! pushed, a later one of the same field replaces it, and missing fields are filled in at the end of their message.
 
+use std::collections::BTreeMap;
+
 use crate::columns::{Backing, Columns, Payload};
 use crate::error::{Fault, PayloadError, SchemaError};
 use crate::layout::{Asked, Layout, Projection, Recursion};
 use crate::schema::proto::{ProtoTypes, WireKind};
 
-use super::WireDecoder;
 use super::protobuf_plan::{Act, Plan, Slot, Target, Vector, compile};
 use super::protobuf_quick::{self, Quick};
+use super::{BYTES_OF_A_VALUE, WireDecoder, too_many_values, values_at_most};
 
 /// Decodes the messages of one type.
 pub(crate) struct ProtobufDecoder {
@@ -32,9 +34,13 @@ pub(super) const DEEPEST: usize = 64;
 pub(super) struct Scratch {
     /// For each open message and each of its slots: how often it occurred.
     seen: Vec<u32>,
+    /// For each open message and each of its oneofs: the slot that occurred last, plus one.
+    chosen: Vec<u32>,
     /// Decoders of recursive types.
     inner: rustc_hash::FxHashMap<usize, Vec<ProtobufDecoder>>,
     depth: usize,
+    /// How many more values there may be.
+    left: usize,
 }
 
 impl ProtobufDecoder {
@@ -54,9 +60,7 @@ impl ProtobufDecoder {
 
     /// A decoder for one of the recursive structs.
     fn inner(types: &std::sync::Arc<ProtoTypes>, id: usize) -> Result<Self, SchemaError> {
-        let mut rooted = types.types.clone();
-        rooted.root = id;
-        let layout = Layout::new(&rooted, &Projection::All, Recursion::Text)?;
+        let layout = Layout::of(&types.types, id, &Projection::All, Recursion::Text)?;
         let plan = compile(types, &layout.root);
         Ok(ProtobufDecoder {
             types: std::sync::Arc::clone(types),
@@ -85,6 +89,8 @@ impl WireDecoder for ProtobufDecoder {
             return Ok(());
         }
         self.scratch.seen.clear();
+        self.scratch.chosen.clear();
+        self.scratch.left = values_at_most(payload.bytes.len());
         let mut wire = Wire {
             payload,
             pos: 0,
@@ -94,6 +100,9 @@ impl WireDecoder for ProtobufDecoder {
         wire.message(&self.plan, payload.bytes.len(), columns)
     }
 }
+
+/// The mark of a message field that occurred more than once.
+const REPEATED: u32 = 2;
 
 /// The longest pause between attempts at the quick way.
 const LONGEST_PAUSE: usize = 256;
@@ -131,9 +140,12 @@ pub(super) struct Wire<'a, 's> {
 impl Wire<'_, '_> {
     /// Reads the message that ends at `end`.
     fn message(&mut self, plan: &Plan, end: usize, columns: &mut Columns) -> Result<(), Fault> {
-        let base = self.scratch.seen.len();
+        self.spend(plan.size)?;
+        let (base, oneofs) = (self.scratch.seen.len(), self.scratch.chosen.len());
         let start = self.pos;
         self.scratch.seen.resize(base + plan.slots.len(), 0);
+        self.scratch.chosen.resize(oneofs + plan.oneofs, 0);
+        let mut is_repeated = false;
         while self.pos < end {
             let tag = self.varint(end)?;
             let number = (tag >> 3) as u32;
@@ -146,23 +158,18 @@ impl Wire<'_, '_> {
                 continue;
             };
             let slot = &plan.slots[at];
+            if let Some(oneof) = slot.oneof {
+                self.choose(plan, at, (base, oneofs + oneof as usize), columns);
+            }
             let came = self.scratch.seen[base + at];
             match &slot.act {
                 Act::Skip => self.skip(wire_type, number, end, 0)?,
                 Act::One(target) => {
-                    if plan.has_oneof && slot.oneof.is_some() {
-                        self.clear_others(plan, at, base, columns);
-                    }
-                    let is_message = matches!(
-                        target,
-                        Target::Message(_) | Target::Vector(_) | Target::Json(..)
-                    );
-                    if came > 0 && is_message {
+                    if came > 0 && target.is_message() {
                         self.skip(wire_type, number, end, 0)?;
-                        // Once is enough: it reads all of them together.
-                        if came == 1 {
-                            self.scratch.seen[base + at] = 2;
-                            self.merge(slot, target, start, end, columns)?;
+                        if wire_type == 2 {
+                            self.scratch.seen[base + at] = REPEATED;
+                            is_repeated = true;
                         }
                         continue;
                     }
@@ -190,6 +197,9 @@ impl Wire<'_, '_> {
                 }
             }
         }
+        if is_repeated {
+            self.merge(plan, base, start, columns)?;
+        }
         for (at, slot) in plan.slots.iter().enumerate() {
             let came = self.scratch.seen[base + at];
             match &slot.act {
@@ -214,71 +224,99 @@ impl Wire<'_, '_> {
             }
         }
         self.scratch.seen.truncate(base);
+        self.scratch.chosen.truncate(oneofs);
         Ok(())
     }
 
-    /// Removes the other members of a oneof.
-    fn clear_others(&mut self, plan: &Plan, at: usize, base: usize, columns: &mut Columns) {
-        let oneof = plan.slots[at].oneof;
-        for (other, slot) in plan.slots.iter().enumerate() {
-            let came = &mut self.scratch.seen[base + other];
-            if other == at || slot.oneof != oneof || *came == 0 {
-                continue;
-            }
-            *came = 0;
-            if let Some(node) = &slot.node
-                && let Some(len) = node.len(columns)
-            {
-                node.truncate(columns, len.saturating_sub(1));
-            }
+    /// Counts values.
+    fn spend(&mut self, values: usize) -> Result<(), Fault> {
+        let left = self.scratch.left.checked_sub(values);
+        self.scratch.left = left.ok_or_else(|| too_many_values(self.pos))?;
+        Ok(())
+    }
+
+    /// Notes which member of a oneof occurs, and removes the one before. `places` are those of the message's first slot and
+    /// of the oneof.
+    fn choose(&mut self, plan: &Plan, at: usize, places: (usize, usize), columns: &mut Columns) {
+        let (base, oneof) = places;
+        let now = at as u32 + 1;
+        let before = std::mem::replace(&mut self.scratch.chosen[oneof], now);
+        if before == 0 || before == now {
+            return;
+        }
+        let other = before as usize - 1;
+        let came = std::mem::take(&mut self.scratch.seen[base + other]);
+        if came > 0
+            && let Some(node) = &plan.slots[other].node
+            && let Some(len) = node.len(columns)
+        {
+            node.truncate(columns, len.saturating_sub(1));
         }
     }
 
-    /// A message field that occurs more than once is merged, which is equivalent to concatenating the bytes.
+    /// Reads again the message fields that occurred more than once: they are merged, which is equivalent to concatenating
+    /// their bytes. Of a oneof, only what came after its last change counts.
     fn merge(
         &mut self,
-        slot: &Slot,
-        target: &Target,
+        plan: &Plan,
+        base: usize,
         start: usize,
-        end: usize,
         columns: &mut Columns,
     ) -> Result<(), Fault> {
-        let after = self.pos;
-        self.pos = start;
-        let mut joined = Vec::new();
+        let end = std::mem::replace(&mut self.pos, start);
+        let mut joined: BTreeMap<usize, Vec<u8>> = BTreeMap::new();
+        let mut chosen = rustc_hash::FxHashMap::default();
         while self.pos < end {
             let tag = self.varint(end)?;
             let (number, wire_type) = ((tag >> 3) as u32, (tag & 7) as u8);
-            if number == slot.number && wire_type == 2 {
+            let Some(at) = plan.slot(number) else {
+                self.skip(wire_type, number, end, 0)?;
+                continue;
+            };
+            let slot = &plan.slots[at];
+            if let Some(oneof) = slot.oneof
+                && let Some(other) = chosen.insert(oneof, at)
+                && other != at
+            {
+                joined.remove(&other);
+            }
+            let is_joined = matches!(&slot.act, Act::One(target) if target.is_message())
+                && self.scratch.seen[base + at] == REPEATED
+                && wire_type == 2;
+            if is_joined {
                 let inner = self.delimited(end)?;
-                joined.extend_from_slice(&self.payload.bytes[self.pos..inner]);
+                let bytes = &self.payload.bytes[self.pos..inner];
+                joined.entry(at).or_default().extend_from_slice(bytes);
                 self.pos = inner;
             } else {
                 self.skip(wire_type, number, end, 0)?;
             }
         }
-        self.pos = after;
-        if let Some(node) = &slot.node
-            && let Some(len) = node.len(columns)
-        {
-            node.truncate(columns, len.saturating_sub(1));
+        for (at, bytes) in joined {
+            let slot = &plan.slots[at];
+            if let Some(node) = &slot.node
+                && let Some(len) = node.len(columns)
+            {
+                node.truncate(columns, len.saturating_sub(1));
+            }
+            if let Some(presence) = slot.presence {
+                columns.w1[presence].push(1);
+            }
+            let len = bytes.len();
+            let mut inner = Wire {
+                payload: Payload::from(bytes.as_slice()),
+                pos: 0,
+                types: self.types,
+                scratch: self.scratch,
+            };
+            match &slot.act {
+                Act::One(Target::Message(plan)) => inner.message(plan, len, columns)?,
+                Act::One(Target::Vector(vector)) => inner.vector(vector, len, columns)?,
+                Act::One(Target::Json(column, id)) => inner.json(*column, *id, len, columns)?,
+                _ => {}
+            }
         }
-        if let Some(presence) = slot.presence {
-            columns.w1[presence].push(1);
-        }
-        let len = joined.len();
-        let mut inner = Wire {
-            payload: Payload::from(joined.as_slice()),
-            pos: 0,
-            types: self.types,
-            scratch: self.scratch,
-        };
-        match target {
-            Target::Message(plan) => inner.message(plan, len, columns),
-            Target::Vector(vector) => inner.vector(vector, len, columns),
-            Target::Json(column, id) => inner.json(*column, *id, len, columns),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// Reads one value; returns whether it had the declared wire type.
@@ -491,6 +529,8 @@ impl Wire<'_, '_> {
         let mut inner = decoder.layout.columns();
         decoder.scratch.depth = self.scratch.depth + 1;
         decoder.scratch.seen.clear();
+        decoder.scratch.chosen.clear();
+        decoder.scratch.left = self.scratch.left;
         let bytes = &self.payload.bytes[self.pos..end];
         let mut wire = Wire {
             payload: Payload::from(bytes),
@@ -499,8 +539,10 @@ impl Wire<'_, '_> {
             scratch: &mut decoder.scratch,
         };
         wire.message(&decoder.plan, bytes.len(), &mut inner)?;
+        self.scratch.left = decoder.scratch.left;
         let mut text = Vec::new();
         decoder.layout.root.print(&inner, 0, &mut text);
+        self.spend(text.len() / BYTES_OF_A_VALUE)?;
         columns.texts[column].push(&text);
         self.scratch.inner.entry(id).or_default().push(decoder);
         self.pos = end;

@@ -11,7 +11,10 @@ pub(super) struct Plan {
     /// Slot by field number, plus one; larger numbers are searched in `far`.
     near: Vec<u32>,
     far: rustc_hash::FxHashMap<u32, u32>,
-    pub has_oneof: bool,
+    /// How many oneofs the slots belong to.
+    pub oneofs: usize,
+    /// How many values it takes where all fields are absent.
+    pub size: usize,
 }
 
 #[derive(Debug)]
@@ -20,6 +23,7 @@ pub(super) struct Slot {
     pub wire: WireKind,
     pub act: Act,
     pub presence: Option<usize>,
+    /// Its oneof, counted from 0.
     pub oneof: Option<u32>,
     /// The slot's columns, for filling in and removing values.
     pub node: Option<Node>,
@@ -46,6 +50,16 @@ pub(super) enum Target {
     Vector(Vector),
     /// A message of the struct with this number, as JSON text.
     Json(usize, usize),
+}
+
+impl Target {
+    /// Whether it is read from the bytes of a message.
+    pub fn is_message(&self) -> bool {
+        matches!(
+            self,
+            Target::Message(_) | Target::Vector(_) | Target::Json(..)
+        )
+    }
 }
 
 /// A message of floats: its field numbers, in the order of the array.
@@ -140,7 +154,7 @@ impl Slot {
 }
 
 impl Plan {
-    fn new(slots: Vec<Slot>) -> Self {
+    fn new(mut slots: Vec<Slot>) -> Self {
         let mut near = vec![0; 16];
         let mut far = rustc_hash::FxHashMap::default();
         for (at, slot) in slots.iter().enumerate() {
@@ -155,12 +169,22 @@ impl Plan {
                 far.insert(slot.number, place);
             }
         }
-        let has_oneof = slots.iter().any(|slot| slot.oneof.is_some());
+        let mut oneofs = rustc_hash::FxHashMap::default();
+        for oneof in slots.iter_mut().filter_map(|slot| slot.oneof.as_mut()) {
+            let next = oneofs.len() as u32;
+            *oneof = *oneofs.entry(*oneof).or_insert(next);
+        }
+        let oneofs = oneofs.len();
+        let nodes = slots.iter().filter_map(|slot| slot.node.as_ref());
+        let size = nodes
+            .map(Node::fill_size)
+            .fold(1 + oneofs, usize::saturating_add);
         Plan {
             slots,
             near,
             far,
-            has_oneof,
+            oneofs,
+            size,
         }
     }
 

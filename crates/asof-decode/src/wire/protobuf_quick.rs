@@ -10,10 +10,15 @@ use crate::layout::Node;
 use crate::schema::proto::WireKind;
 
 use super::protobuf_plan::{Act, Plan, Slot, Target};
+use super::values_at_most;
 
 /// The fields of one message in the order of their numbers.
 #[derive(Debug)]
-pub(super) struct Quick(Vec<Step>);
+pub(super) struct Quick {
+    steps: Vec<Step>,
+    /// See [`Plan::size`].
+    size: usize,
+}
 
 #[derive(Debug)]
 struct Step {
@@ -67,11 +72,11 @@ impl Quick {
     pub fn new(plan: &Plan) -> Option<Self> {
         let mut slots: Vec<&Slot> = plan.slots.iter().collect();
         slots.sort_by_key(|slot| slot.number);
-        slots
-            .into_iter()
-            .map(Step::new)
-            .collect::<Option<Vec<_>>>()
-            .map(Quick)
+        let steps = slots.into_iter().map(Step::new).collect::<Option<_>>()?;
+        Some(Quick {
+            steps,
+            size: plan.size,
+        })
     }
 }
 
@@ -164,6 +169,7 @@ fn many(ends: usize, target: &Target, wire: WireKind) -> Option<Does> {
 /// Reads a payload; returns whether it was of the usual kind. If not, columns hold parts of it.
 pub(super) fn read(quick: &Quick, payload: Payload<'_>, columns: &mut Columns) -> bool {
     let mut cursor = Cursor {
+        left: values_at_most(payload.bytes.len()),
         bytes: payload.bytes,
         at: 0,
         place: Backing {
@@ -176,6 +182,8 @@ pub(super) fn read(quick: &Quick, payload: Payload<'_>, columns: &mut Columns) -
 }
 
 struct Cursor<'a> {
+    /// How many more values there may be.
+    left: usize,
     bytes: &'a [u8],
     at: usize,
     place: Backing<'a>,
@@ -183,8 +191,9 @@ struct Cursor<'a> {
 
 impl Cursor<'_> {
     fn message(&mut self, quick: &Quick, end: usize, columns: &mut Columns) -> Option<()> {
+        self.left = self.left.checked_sub(quick.size)?;
         let mut oneofs = 0;
-        for step in &quick.0 {
+        for step in &quick.steps {
             if !self.is_next(step, end) {
                 step.fill(columns)?;
                 continue;

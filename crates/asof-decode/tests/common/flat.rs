@@ -17,6 +17,8 @@ pub enum Flat {
     Table(Vec<Option<Flat>>),
     /// A vector of what is pointed to.
     Tables(Vec<Flat>),
+    /// The same, this many times the same one.
+    Shared(Box<Flat>, usize),
     /// A vector of what lies in it.
     Numbers(Vec<Flat>),
 }
@@ -79,6 +81,14 @@ fn put(value: &Flat, out: &mut Vec<u8>) -> usize {
             let place = vector(&vec![0; 4 * items.len()], items.len(), 4, out);
             for (at, item) in items.iter().enumerate() {
                 let inner = put(item, out);
+                point(out, place + 4 + 4 * at, inner);
+            }
+            place
+        }
+        Flat::Shared(item, count) => {
+            let place = vector(&vec![0; 4 * count], *count, 4, out);
+            let inner = put(item, out);
+            for at in 0..*count {
                 point(out, place + 4 + 4 * at, inner);
             }
             place

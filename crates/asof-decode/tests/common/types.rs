@@ -64,6 +64,10 @@ nav_msgs/MapMetaData: time map_load_time, float32 resolution, uint32 width, uint
 nav_msgs/OccupancyGrid: std_msgs/Header header, MapMetaData info, int8[] data
 nav2_msgs/CostmapMetaData: time map_load_time, time update_time, string layer, float32 resolution, uint32 size_x, uint32 size_y, geometry_msgs/Pose origin
 nav2_msgs/Costmap: std_msgs/Header header, CostmapMetaData metadata, uint8[] data
+nav2_msgs/CostmapUpdate: std_msgs/Header header, uint32 x, uint32 y, uint32 size_x, uint32 size_y, uint8[] data
+map_msgs/OccupancyGridUpdate: std_msgs/Header header, int32 x, int32 y, uint32 width, uint32 height, int8[] data
+audio_common_msgs/AudioData: uint8[] data
+audio_common_msgs/AudioDataStamped: std_msgs/Header header, AudioData audio
 grid_map_msgs/GridMapInfo: float64 resolution, float64 length_x, float64 length_y, geometry_msgs/Pose pose
 grid_map_msgs/GridMap: std_msgs/Header header, GridMapInfo info, string[] layers, string[] basic_layers, std_msgs/Float32MultiArray[] data, uint16 outer_start_index, uint16 inner_start_index
 nav2_msgs/VoxelGrid: std_msgs/Header header, uint32[] data, geometry_msgs/Point32 origin, geometry_msgs/Vector3 resolutions, uint32 size_x, uint32 size_y, uint32 size_z

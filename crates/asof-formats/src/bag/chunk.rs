@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::record::{Fields, Frame, find_record, index_entries, message_of, name_of, op};
 use super::{Bag, Contents, Section, SectionKind};
 use crate::decompress::{Decompressed, decompress, decompress_bz2};
-use crate::sections::{ChannelTable, Loaded, Wanted, order_of};
+use crate::sections::{ChannelTable, Loaded, SectionQuery, order_of};
 
 /// The maximum length of the header of a chunk record.
 const LONGEST_HEAD: usize = 256;
@@ -57,7 +57,7 @@ impl Bag {
     pub(super) fn load_section(
         &self,
         index: usize,
-        wanted: &Wanted,
+        wanted: &SectionQuery,
     ) -> Result<Loaded, SourceError> {
         let section = &self.sections[index];
         if !wanted.is_everything()
@@ -140,7 +140,11 @@ impl Bag {
     }
 
     /// An uncompressed chunk with a valid index is not walked: only the wanted messages are touched.
-    fn load_by_index(&self, index: usize, wanted: &Wanted) -> Result<Option<Loaded>, SourceError> {
+    fn load_by_index(
+        &self,
+        index: usize,
+        wanted: &SectionQuery,
+    ) -> Result<Option<Loaded>, SourceError> {
         let section = &self.sections[index];
         let Some(head) = self.chunk_head(section)? else {
             return Ok(None);
@@ -356,7 +360,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn run(mut self, wanted: &Wanted) -> Vec<Row> {
+    fn run(mut self, wanted: &SectionQuery) -> Vec<Row> {
         let expected = self.bag.sections[self.section]
             .contents
             .known()
@@ -390,7 +394,7 @@ impl<'a> Walk<'a> {
     /// A chunk may define very many connections, each before its first message. So the table is not copied for each:
     /// connections that it lacks are looked up one by one, and it is copied after as many lookups as it has channels.
     #[inline]
-    fn channel(&mut self, conn: u32, wanted: &Wanted) -> Option<(u32, bool)> {
+    fn channel(&mut self, conn: u32, wanted: &SectionQuery) -> Option<(u32, bool)> {
         if let Some(index) = self.table.index_of(conn) {
             return Some((index, wanted.wants(index, &self.table.channels)));
         }

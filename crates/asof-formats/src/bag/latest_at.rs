@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use asof_core::{Batch, Problem, ProblemKind, SourceError, Stamp, TimeRange, Topics};
 
 use super::{Bag, Sections};
-use crate::sections::{LastMessages, Wanted, batch_of};
+use crate::sections::{LastMessages, SectionQuery, batch_of};
 
 impl Bag {
     /// Index records are read from the last chunk backwards until no earlier chunk can hold a later message; only then
@@ -89,7 +89,7 @@ impl Bag {
         last: &mut LastMessages,
     ) -> Result<(), SourceError> {
         let channels = self.channels();
-        let wanted = Wanted::new(topics.clone(), TimeRange::from(..=at), &channels);
+        let wanted = SectionQuery::new(topics.clone(), TimeRange::from(..=at), &channels);
         let loaded = self.load_section(index, &wanted)?;
         last.add_loaded(&loaded, &self.channels());
         Ok(())

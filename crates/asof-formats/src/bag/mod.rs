@@ -19,11 +19,12 @@ use asof_core::{
 
 use crate::buffers::BufferPool;
 use crate::counts::counted_channels;
+use crate::decompress::likely_size;
 use crate::file::{Format, FormatFile, SharedStats, StoredFormat};
 use crate::limits::{DecompressionLimits, LIFT};
 use crate::options::OpenOptions;
 use crate::report::Report;
-use crate::sections::{ChannelTable, Loaded, Sections, Wanted};
+use crate::sections::{ChannelTable, Loaded, SectionQuery, Sections};
 use crate::storage::Storage;
 use connections::Connections;
 
@@ -189,6 +190,10 @@ impl Sections for Bag {
         self.storage.name()
     }
 
+    fn is_local(&self) -> bool {
+        self.storage.is_local()
+    }
+
     fn threads(&self) -> usize {
         self.threads
     }
@@ -205,11 +210,16 @@ impl Sections for Bag {
         section.size.min(allowed).max(stored)
     }
 
+    fn is_unlikely(&self, section: usize) -> bool {
+        let section = &self.sections[section];
+        section.size > likely_size(section.end.saturating_sub(section.offset))
+    }
+
     fn section_count(&self) -> usize {
         self.sections.len()
     }
 
-    fn may_hold(&self, section: usize, wanted: &Wanted) -> bool {
+    fn may_hold(&self, section: usize, wanted: &SectionQuery) -> bool {
         let table = self.table();
         let section = &self.sections[section];
         wanted.range.overlaps(section.range)
@@ -222,7 +232,7 @@ impl Sections for Bag {
             })
     }
 
-    fn load(&self, section: usize, wanted: &Wanted) -> Result<Loaded, SourceError> {
+    fn load(&self, section: usize, wanted: &SectionQuery) -> Result<Loaded, SourceError> {
         self.load_section(section, wanted)
     }
 

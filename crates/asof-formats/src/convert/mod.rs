@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 use asof_core::{
     Channel, Message, MessageRef, Problem, ProblemKind, Query, Source, SourceError, Stamp, Summary,
-    TimeRange, Topics,
+    TimeRange, Topics, read_through,
 };
 
 use crate::mcap::is_disk_full;
 use crate::{Attachment, Definitions, HiddenRecord, McapWriteError, McapWriter};
-use ros2::Transcoder;
+use ros2::{Transcoder, Transcoders};
 use sort::Sorter;
 
 /// Options of a conversion: what is copied, and how.
@@ -25,6 +25,8 @@ use sort::Sorter;
 pub struct ConvertOptions {
     /// The messages to copy.
     pub query: Query,
+    /// Whether messages that arrive meanwhile are copied too, until the recording ends or the range of the query has passed.
+    pub follow: bool,
     /// New names of topics, by their old ones.
     pub rename: BTreeMap<String, String>,
     /// Whether ROS 1 messages become ROS 2 messages, if `definitions` has their types; types without a counterpart are
@@ -50,6 +52,7 @@ impl Default for ConvertOptions {
     fn default() -> Self {
         ConvertOptions {
             query: Query::all(),
+            follow: false,
             rename: BTreeMap::new(),
             to_ros2: false,
             definitions: Definitions::standard(),
@@ -73,7 +76,7 @@ pub struct Converted {
     /// ROS 1 messages converted to ROS 2.
     pub transcoded: u64,
     /// ROS 1 types that were copied unchanged, although ROS 2 was requested.
-    pub kept: BTreeMap<String, Kept>,
+    pub kept: BTreeMap<String, ForeignType>,
     /// Attachments copied.
     pub attachments: u64,
     /// Metadata records copied.
@@ -94,7 +97,7 @@ pub struct Converted {
 
 /// A type without a counterpart in ROS 2.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct ForeignType {
     /// Why it has none.
     pub reason: String,
     /// The number of messages that were copied unchanged.
@@ -160,6 +163,7 @@ pub fn convert<W: Write + Seek>(
         options,
         progress,
         targets: HashMap::new(),
+        transcoders: Transcoders::default(),
         payload: Vec::new(),
         malformed: BTreeMap::new(),
         before_epoch: 0,
@@ -208,12 +212,12 @@ pub fn profile_of(summary: &Summary, options: &ConvertOptions) -> String {
     if !options.to_ros2 || summary.profile != "ros1" {
         return summary.profile.clone();
     }
+    let mut transcoders = Transcoders::default();
     let mut chosen = summary.channels.iter().filter(|entry| {
         let topics = &options.query.topics;
         topics.contains(&entry.channel.topic) && entry.channel.message_encoding == "ros1"
     });
-    let is_whole =
-        chosen.all(|entry| Transcoder::new(&entry.channel, &options.definitions).is_ok());
+    let is_whole = chosen.all(|entry| transcoders.of(&entry.channel, &options.definitions).is_ok());
     let profile = if is_whole { "ros2" } else { "" };
     profile.to_owned()
 }
@@ -251,6 +255,7 @@ struct Conversion<'a, W: Write + Seek> {
     progress: &'a mut dyn FnMut(u64),
     /// New channels by the address of the old ones.
     targets: HashMap<usize, Target>,
+    transcoders: Transcoders,
     /// The last payload that was transcoded.
     payload: Vec<u8>,
     /// Messages that do not match their definition, by topic.
@@ -295,7 +300,7 @@ impl<W: Write + Seek> Conversion<'_, W> {
                     && holds_static_transforms(channel) == are_static;
                 is_meant.then(|| channel.topic.clone())
             });
-            Topics::Named(names.collect())
+            Topics::named(names)
         };
         let mut latched: Vec<Message> = Vec::new();
         let all_static = Query {
@@ -316,11 +321,12 @@ impl<W: Write + Seek> Conversion<'_, W> {
     }
 
     fn write_messages(&mut self) -> Result<(), ConvertError> {
-        let query = &self.options.query;
-        if self.recording.bytes_held_by_order(query) > self.options.memory {
+        let ConvertOptions { query, follow, .. } = self.options;
+        let follow = *follow && self.recording.growth().is_growing();
+        if !follow && self.recording.bytes_held_by_order(query) > self.options.memory {
             return self.sort_messages();
         }
-        for batch in self.recording.read(query)? {
+        for batch in read_through(self.recording, query, follow)? {
             let batch = batch?;
             for message in batch.iter() {
                 if self.is_full(message.log_time) {
@@ -538,10 +544,10 @@ impl<W: Write + Seek> Conversion<'_, W> {
         }
         let mut transcoder = None;
         if self.options.to_ros2 && channel.message_encoding == "ros1" {
-            match Transcoder::new(channel, &self.options.definitions) {
+            match self.transcoders.of(channel, &self.options.definitions) {
                 Ok(found) => transcoder = Some(Arc::new(found)),
                 Err(reason) => {
-                    let kept = Kept {
+                    let kept = ForeignType {
                         reason,
                         messages: 0,
                     };

@@ -15,7 +15,21 @@ use super::generate::generated;
 #[derive(Debug)]
 pub(super) struct Transcoder {
     pub channel: Arc<Channel>,
-    program: Vec<Step>,
+    program: Arc<[Step]>,
+}
+
+/// The transcoders of channels. Those of one type, of which there may be very many, share its conversion.
+#[derive(Debug, Default)]
+pub(super) struct Transcoders {
+    /// By the address of the schema, which is kept so that its address is not reused.
+    by_schema: HashMap<usize, (Arc<Schema>, Result<Conversion, String>)>,
+}
+
+/// The conversion of a type.
+#[derive(Debug)]
+struct Conversion {
+    schema: Arc<Schema>,
+    program: Arc<[Step]>,
 }
 
 /// One step of a conversion: consumes the front of the input, appends to the output.
@@ -43,10 +57,27 @@ enum Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Malformed;
 
-impl Transcoder {
+impl Transcoders {
     /// The conversion for a channel; the error is why there is none.
-    pub fn new(channel: &Channel, definitions: &Definitions) -> Result<Self, String> {
-        let schema = channel.schema.as_deref().ok_or("it has no definition")?;
+    pub fn of(
+        &mut self,
+        channel: &Channel,
+        definitions: &Definitions,
+    ) -> Result<Transcoder, String> {
+        let schema = channel.schema.as_ref().ok_or("it has no definition")?;
+        let key = Arc::as_ptr(schema) as usize;
+        let make = || (Arc::clone(schema), Conversion::new(schema, definitions));
+        let (_, made) = self.by_schema.entry(key).or_insert_with(make);
+        let made = made.as_ref().map_err(String::clone)?;
+        Ok(Transcoder {
+            channel: Arc::new(as_ros2(channel, &made.schema)),
+            program: Arc::clone(&made.program),
+        })
+    }
+}
+
+impl Conversion {
+    fn new(schema: &Schema, definitions: &Definitions) -> Result<Self, String> {
         let text = std::str::from_utf8(&schema.data).map_err(|_| "its definition is not text")?;
         let theirs = Types::of_ros1(&schema.name, text)?;
         let name = renamed(&schema.name);
@@ -62,17 +93,28 @@ impl Transcoder {
             steps: 0,
         };
         let program = compiler.group(&short_name(&schema.name), &name, 0)?;
-        Ok(Transcoder {
-            channel: Arc::new(as_ros2(channel, &name, full)),
-            program,
+        let schema = Schema {
+            name: name.replace('/', "/msg/"),
+            encoding: "ros2msg".into(),
+            data: Bytes::from(full),
+        };
+        Ok(Conversion {
+            schema: Arc::new(schema),
+            program: program.into(),
         })
     }
+}
 
+impl Transcoder {
     /// Writes a ROS 1 payload as CDR into `out`, which is cleared first.
     pub fn transcode(&self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
         out.clear();
-        let mut input = payload;
-        run(&self.program, &mut input, &mut CdrWriter::new(out))
+        let mut message = ConvertedMessage {
+            input: payload,
+            spare: SPARE_BYTES.saturating_add(payload.len().saturating_mul(SPARE_OF_A_BYTE)),
+            out: CdrWriter::new(out),
+        };
+        message.run(&self.program)
     }
 }
 
@@ -85,7 +127,7 @@ fn renamed(name: &str) -> String {
 }
 
 /// The channel that ROS 2 would have recorded.
-fn as_ros2(channel: &Channel, name: &str, definition: String) -> Channel {
+fn as_ros2(channel: &Channel, schema: &Arc<Schema>) -> Channel {
     let mut metadata = channel.metadata.clone();
     metadata.remove("md5sum");
     if metadata
@@ -97,11 +139,7 @@ fn as_ros2(channel: &Channel, name: &str, definition: String) -> Channel {
     Channel {
         topic: channel.topic.clone(),
         message_encoding: "cdr".into(),
-        schema: Some(Arc::new(Schema {
-            name: name.replace('/', "/msg/"),
-            encoding: "ros2msg".into(),
-            data: Bytes::from(definition),
-        })),
+        schema: Some(Arc::clone(schema)),
         metadata,
     }
 }
@@ -335,77 +373,106 @@ impl Compiler<'_> {
 /// The smallest number of bytes that a program consumes.
 fn least_input(program: &[Step]) -> usize {
     let step = |step: &Step| match step {
-        Step::Copy(width, count) => width * count,
+        Step::Copy(width, count) => width.saturating_mul(*count),
         Step::Drop(len) => *len,
         Step::Text | Step::Words(_) | Step::Each(..) => 4,
-        Step::Times(count, steps) => count * least_input(steps),
+        Step::Times(count, steps) => count.saturating_mul(least_input(steps)),
         Step::Zeros(..) | Step::EmptyText | Step::Nothing => 0,
     };
-    program.iter().map(step).sum()
+    program.iter().map(step).fold(0, usize::saturating_add)
 }
 
-fn run(
-    program: &[Step],
-    input: &mut &[u8],
-    out: &mut CdrWriter<&mut Vec<u8>>,
-) -> Result<(), Malformed> {
-    for step in program {
-        match step {
-            Step::Copy(width, count) => {
-                out.align(*width).raw(take(input, width * count)?);
-            }
-            Step::Drop(len) => drop(take(input, *len)?),
-            Step::Text => {
-                let len = length(input)?;
-                out.string(take(input, len)?);
-            }
-            Step::Words(width) => {
-                let count = length(input)?;
-                let words = take(input, count.checked_mul(*width).ok_or(Malformed)?)?;
-                out.length(count);
-                if count > 0 {
-                    out.align(*width).raw(words);
+/// A message that is being converted.
+struct ConvertedMessage<'a, 'o> {
+    input: &'a [u8],
+    /// How many more bytes, and elements that take none, may come from nowhere.
+    spare: usize,
+    out: CdrWriter<&'o mut Vec<u8>>,
+}
+
+/// What a message of any size may have that its payload does not: fields that only ROS 2 has, and elements without fields.
+const SPARE_BYTES: usize = 1 << 20;
+/// The same, for each byte of a payload.
+const SPARE_OF_A_BYTE: usize = 64;
+
+impl ConvertedMessage<'_, '_> {
+    fn run(&mut self, program: &[Step]) -> Result<(), Malformed> {
+        for step in program {
+            match step {
+                Step::Copy(width, count) => {
+                    let words = self.take(width.checked_mul(*count).ok_or(Malformed)?)?;
+                    self.out.align(*width).raw(words);
                 }
-            }
-            Step::Each(element, least) => {
-                let count = length(input)?;
-                // The count is checked against the remaining input first.
-                if count.saturating_mul((*least).max(1)) > input.len() {
-                    return Err(Malformed);
+                Step::Drop(len) => drop(self.take(*len)?),
+                Step::Text => {
+                    let len = self.length()?;
+                    let text = self.take(len)?;
+                    self.out.string(text);
                 }
-                out.length(count);
-                for _ in 0..count {
-                    run(element, input, out)?;
+                Step::Words(width) => {
+                    let count = self.length()?;
+                    let words = self.take(count.checked_mul(*width).ok_or(Malformed)?)?;
+                    self.out.length(count);
+                    if count > 0 {
+                        self.out.align(*width).raw(words);
+                    }
                 }
-            }
-            Step::Times(count, element) => {
-                for _ in 0..*count {
-                    run(element, input, out)?;
+                Step::Each(element, least) => {
+                    let count = self.length()?;
+                    // The count is checked against the remaining input first.
+                    if count.saturating_mul((*least).max(1)) > self.input.len() {
+                        return Err(Malformed);
+                    }
+                    self.out.length(count);
+                    self.repeat(count, element)?;
                 }
-            }
-            Step::Zeros(width, count) => {
-                out.align(*width).zeros(width * count);
-            }
-            Step::EmptyText => {
-                out.string("");
-            }
-            Step::Nothing => {
-                out.byte(0);
+                Step::Times(count, element) => self.repeat(*count, element)?,
+                Step::Zeros(width, count) => {
+                    let len = width.checked_mul(*count).ok_or(Malformed)?;
+                    self.spend(len)?;
+                    self.out.align(*width).zeros(len);
+                }
+                Step::EmptyText => {
+                    self.spend(1)?;
+                    self.out.string("");
+                }
+                Step::Nothing => {
+                    self.spend(1)?;
+                    self.out.byte(0);
+                }
             }
         }
+        Ok(())
     }
-    Ok(())
+
+    fn repeat(&mut self, count: usize, element: &[Step]) -> Result<(), Malformed> {
+        for _ in 0..count {
+            let before = self.input.len();
+            self.run(element)?;
+            if self.input.len() == before {
+                self.spend(1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn spend(&mut self, count: usize) -> Result<(), Malformed> {
+        self.spare = self.spare.checked_sub(count).ok_or(Malformed)?;
+        Ok(())
+    }
+
+    fn length(&mut self) -> Result<usize, Malformed> {
+        let word = self.take(4)?.try_into().map_err(|_| Malformed)?;
+        Ok(u32::from_le_bytes(word) as usize)
+    }
 }
 
-fn take<'a>(input: &mut &'a [u8], len: usize) -> Result<&'a [u8], Malformed> {
-    let (front, rest) = input.split_at_checked(len).ok_or(Malformed)?;
-    *input = rest;
-    Ok(front)
-}
-
-fn length(input: &mut &[u8]) -> Result<usize, Malformed> {
-    let word = take(input, 4)?.try_into().map_err(|_| Malformed)?;
-    Ok(u32::from_le_bytes(word) as usize)
+impl<'a> ConvertedMessage<'a, '_> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
+        let (front, rest) = self.input.split_at_checked(len).ok_or(Malformed)?;
+        self.input = rest;
+        Ok(front)
+    }
 }
 
 #[cfg(test)]
@@ -426,7 +493,8 @@ mod tests {
     }
 
     fn transcoded(name: &str, definition: &str, payload: &[u8]) -> Result<Vec<u8>, Malformed> {
-        let transcoder = Transcoder::new(&channel(name, definition), &Definitions::standard());
+        let mut transcoders = Transcoders::default();
+        let transcoder = transcoders.of(&channel(name, definition), &Definitions::standard());
         let mut out = Vec::new();
         transcoder.expect("a way").transcode(payload, &mut out)?;
         Ok(out)
@@ -453,7 +521,7 @@ mod tests {
 
     #[test]
     fn the_channel_is_what_ros_2_would_have_recorded() {
-        let found = Transcoder::new(
+        let found = Transcoders::default().of(
             &channel("std_msgs/String", "string data\n"),
             &Definitions::standard(),
         );
@@ -466,7 +534,8 @@ mod tests {
     #[test]
     fn what_has_no_counterpart_is_refused_with_a_reason() {
         let refused = |name: &str, definition: &str| {
-            Transcoder::new(&channel(name, definition), &Definitions::standard())
+            Transcoders::default()
+                .of(&channel(name, definition), &Definitions::standard())
                 .map(|_| ())
                 .expect_err("no way")
         };
@@ -488,6 +557,26 @@ mod tests {
         wanted.resize(4 + 16, 0);
         wanted.extend(2.5f64.to_le_bytes());
         assert_eq!(transcoded("my_robot/Odd", definition, &payload), Ok(wanted));
+    }
+
+    #[test]
+    fn elements_without_bytes_have_an_end() {
+        let line = "=".repeat(80);
+        for definition in [
+            "E[4000000000] list".to_owned(),
+            "E[] list".to_owned(),
+            format!("A[60000] a\n{line}\nMSG: t/A\nE[60000] e"),
+        ] {
+            let text = format!("{definition}\n{line}\nMSG: t/E\n");
+            let payload = [&2_000_000_u32.to_le_bytes()[..], &[0; 10]].concat();
+            assert_eq!(transcoded("t/T", &text, &payload), Err(Malformed), "{text}");
+        }
+        let text = format!("E[3] list\n{line}\nMSG: t/E\n");
+        assert_eq!(transcoded("t/T", &text, &[]), Ok(vec![0, 1, 0, 0, 0, 0, 0]));
+        let nested = format!("A[] a\n{line}\nMSG: t/A\nint64[4000000000] x\n");
+        let nested =
+            nested.replace("int64", "B") + &format!("{line}\nMSG: t/B\nint64[4000000000] y\n");
+        assert_eq!(transcoded("t/T", &nested, &[1, 0, 0, 0]), Err(Malformed));
     }
 
     #[test]

@@ -16,13 +16,13 @@ pub(super) struct Sorter {
     folder: Option<PathBuf>,
     channels: Channels,
     payloads: Vec<u8>,
-    held: Vec<Held>,
+    held: Vec<Entry>,
     runs: Vec<File>,
 }
 
 /// A message in memory; its payload is a range of `Sorter::payloads`.
 #[derive(Clone, Copy)]
-struct Held {
+struct Entry {
     key: Key,
     publish_time: Stamp,
     sequence: u32,
@@ -55,12 +55,12 @@ impl Sorter {
     }
 
     pub fn push(&mut self, message: &MessageRef<'_>) -> io::Result<()> {
-        let added = message.payload.len() + size_of::<Held>();
-        let held = self.payloads.len() + self.held.len() * size_of::<Held>();
+        let added = message.payload.len() + size_of::<Entry>();
+        let held = self.payloads.len() + self.held.len() * size_of::<Entry>();
         if held + added > self.memory && !self.held.is_empty() {
             self.spill()?;
         }
-        self.held.push(Held {
+        self.held.push(Entry {
             key: (message.log_time, message.order),
             publish_time: message.publish_time,
             sequence: message.sequence,
@@ -140,7 +140,7 @@ pub(super) struct Sorted {
 enum Ordered {
     InMemory {
         payloads: Bytes,
-        held: std::vec::IntoIter<Held>,
+        held: std::vec::IntoIter<Entry>,
     },
     OnDisk(Merge),
 }
@@ -172,10 +172,11 @@ impl Sorted {
     }
 }
 
-/// Several sorted runs, read as one.
+/// Several sorted runs, read as one. Of each run only the head of the next message is in memory: its payload is read when
+/// it is its turn.
 struct Merge {
     runs: Vec<BufReader<File>>,
-    heads: Vec<Option<(Held, Bytes)>>,
+    heads: Vec<Option<Entry>>,
     heap: BinaryHeap<Reverse<(Key, usize)>>,
 }
 
@@ -195,19 +196,22 @@ impl Merge {
         Ok(merge)
     }
 
-    fn next(&mut self) -> io::Result<Option<(Held, Bytes)>> {
+    fn next(&mut self) -> io::Result<Option<(Entry, Bytes)>> {
         let Some(Reverse((_, index))) = self.heap.pop() else {
             return Ok(None);
         };
-        let next = self.heads[index].take();
+        let Some(held) = self.heads[index].take() else {
+            return Ok(None);
+        };
+        let payload = read_payload(&mut self.runs[index], held.len)?;
         self.advance(index)?;
-        Ok(next)
+        Ok(Some((held, payload)))
     }
 
     fn advance(&mut self, index: usize) -> io::Result<()> {
-        if let Some((held, payload)) = read(&mut self.runs[index])? {
+        if let Some(held) = read_head(&mut self.runs[index])? {
             self.heap.push(Reverse((held.key, index)));
-            self.heads[index] = Some((held, payload));
+            self.heads[index] = Some(held);
         }
         Ok(())
     }
@@ -234,7 +238,7 @@ impl Channels {
     }
 }
 
-fn write(run: &mut impl Write, held: &Held, payload: &[u8]) -> io::Result<()> {
+fn write(run: &mut impl Write, held: &Entry, payload: &[u8]) -> io::Result<()> {
     let mut head = [0; HEAD_LEN];
     head[..8].copy_from_slice(&held.key.0.nanos().to_le_bytes());
     head[8..16].copy_from_slice(&held.key.1.to_le_bytes());
@@ -246,8 +250,8 @@ fn write(run: &mut impl Write, held: &Held, payload: &[u8]) -> io::Result<()> {
     run.write_all(payload)
 }
 
-/// The next message of a run; `None` at its end.
-fn read(run: &mut BufReader<File>) -> io::Result<Option<(Held, Bytes)>> {
+/// The next message of a run, whose payload follows; `None` at its end.
+fn read_head(run: &mut BufReader<File>) -> io::Result<Option<Entry>> {
     use io::BufRead;
     if run.fill_buf()?.is_empty() {
         return Ok(None);
@@ -265,20 +269,23 @@ fn read(run: &mut BufReader<File>) -> io::Result<Option<(Held, Bytes)>> {
     let order = word(8);
     let publish_time = Stamp::from_nanos(word(8) as i64);
     let (sequence, channel, len) = (word(4) as u32, word(4) as u32, word(8));
-    let mut payload = Vec::new();
-    run.take(len).read_to_end(&mut payload)?;
-    if payload.len() as u64 != len {
-        return Err(damaged("it ends early"));
-    }
-    let held = Held {
+    Ok(Some(Entry {
         key: (log_time, order),
         publish_time,
         sequence,
         channel,
         offset: 0,
-        len: payload.len(),
-    };
-    Ok(Some((held, payload.into())))
+        len: usize::try_from(len).map_err(io::Error::other)?,
+    }))
+}
+
+fn read_payload(run: &mut BufReader<File>, len: usize) -> io::Result<Bytes> {
+    let mut payload = Vec::new();
+    run.take(len as u64).read_to_end(&mut payload)?;
+    if payload.len() != len {
+        return Err(damaged("it ends early"));
+    }
+    Ok(payload.into())
 }
 
 fn damaged(what: &str) -> io::Error {

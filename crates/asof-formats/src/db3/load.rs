@@ -11,7 +11,7 @@ use super::directory::{Found, Section, for_each};
 use super::mapped::{MappedMessages, Unusable};
 use super::pages::{PageRow, Payload};
 use crate::filling::{Filling, ZSTD};
-use crate::sections::{Loaded, Wanted, order_of};
+use crate::sections::{Loaded, SectionQuery, order_of};
 use crate::storage::{PAGE_CLUSTER_BYTES, Storage};
 
 /// At most this many of SQLite's findings are reported; more add nothing.
@@ -25,7 +25,7 @@ impl Db3 {
     pub(super) fn load_section(
         &self,
         index: usize,
-        wanted: &Wanted,
+        wanted: &SectionQuery,
     ) -> Result<Loaded, SourceError> {
         if let Some(salvaged) = &self.salvaged {
             return self.load_salvaged(salvaged, index, wanted);
@@ -46,7 +46,7 @@ impl Db3 {
         &self,
         pages: &MappedMessages,
         index: usize,
-        wanted: &Wanted,
+        wanted: &SectionQuery,
     ) -> Result<Loaded, Unusable> {
         let section = &self.directory.sections[index];
         self.database.unchanging(|| {
@@ -82,7 +82,7 @@ impl Db3 {
         })?
     }
 
-    fn load_by_sqlite(&self, index: usize, wanted: &Wanted) -> Result<Loaded, SourceError> {
+    fn load_by_sqlite(&self, index: usize, wanted: &SectionQuery) -> Result<Loaded, SourceError> {
         let section = &self.directory.sections[index];
         let mut filling = Filling::new(&self.pool, &self.limits, section.bytes);
         let mut rows: Vec<Row> = Vec::new();
@@ -178,7 +178,7 @@ impl Db3 {
     }
 
     /// SQLite filters out unwanted messages, and then does not touch their payloads.
-    fn sql(&self, wanted: &Wanted) -> String {
+    fn sql(&self, wanted: &SectionQuery) -> String {
         let mut sql = String::from(
             "SELECT id, topic_id, timestamp, data FROM messages WHERE id >= ? AND id <= ?",
         );
@@ -291,7 +291,7 @@ impl Gathered<'_> {
 
     /// Adds a row, if it is a wanted message.
     #[inline]
-    fn meet(&mut self, row: &PageRow, wanted: &Wanted) -> Result<(), Unusable> {
+    fn meet(&mut self, row: &PageRow, wanted: &SectionQuery) -> Result<(), Unusable> {
         let file = self.pages.map().bytes();
         // As in the scan of a complete file.
         self.seen.overflow += self.pages.table().overflow_bytes(&row.payload);

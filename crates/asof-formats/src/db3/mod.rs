@@ -24,7 +24,7 @@ use crate::limits::DecompressionLimits;
 use crate::options::OpenOptions;
 use crate::problems::Problems;
 use crate::report::Report;
-use crate::sections::{self, Loaded, Sections, Wanted};
+use crate::sections::{self, Loaded, SectionQuery, Sections};
 use database::{Database, Topic};
 use directory::{Directory, Loss};
 use kept::KeptPages;
@@ -209,7 +209,7 @@ impl Sections for Db3 {
         self.directory.sections.len()
     }
 
-    fn may_hold(&self, section: usize, wanted: &Wanted) -> bool {
+    fn may_hold(&self, section: usize, wanted: &SectionQuery) -> bool {
         let section = &self.directory.sections[section];
         wanted.range.overlaps(section.range)
             && section.topics.get().is_none_or(|topics| {
@@ -220,7 +220,7 @@ impl Sections for Db3 {
             })
     }
 
-    fn load(&self, section: usize, wanted: &Wanted) -> Result<Loaded, SourceError> {
+    fn load(&self, section: usize, wanted: &SectionQuery) -> Result<Loaded, SourceError> {
         self.load_section(section, wanted)
     }
 
@@ -498,7 +498,7 @@ mod tests {
         assert_eq!(summary.messages, Some(4002));
         assert_eq!(summary.channels[1].messages, Some(2000));
         assert_eq!(summary.range.end, 9001.into());
-        assert_eq!(file.check(&mut |_, _| {}).expect("reads"), []);
+        assert_eq!(file.check(&mut |_, _| Ok(())).expect("reads"), []);
         assert!(!is_unseen(&file));
         let only_a = Query {
             topics: Topics::named(["/a"]),
@@ -519,7 +519,7 @@ mod tests {
     fn a_recorder_that_mixed_up_its_topics_is_found_out_by_a_check() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = large(&folder.path().join("run.db3"), [2003, 1999]);
-        let found = file.check(&mut |_, _| {}).expect("reads");
+        let found = file.check(&mut |_, _| Ok(())).expect("reads");
         let topics: Vec<_> = found
             .iter()
             .map(|problem| problem.topic.as_deref())

@@ -19,7 +19,7 @@ use super::mapped::MessageTable;
 use super::pages::{PageRow, Payload, Table};
 use crate::filling::Filling;
 use crate::problems::Problems;
-use crate::sections::{Loaded, Wanted};
+use crate::sections::{Loaded, SectionQuery};
 use crate::storage::{fill_at, read_exact_at};
 
 /// Bytes read at once.
@@ -318,7 +318,7 @@ impl Db3 {
         &self,
         salvaged: &Salvaged,
         index: usize,
-        wanted: &Wanted,
+        wanted: &SectionQuery,
     ) -> Result<Loaded, SourceError> {
         let section = &self.directory.sections[index];
         let places = &salvaged.places;

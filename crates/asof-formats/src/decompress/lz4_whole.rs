@@ -18,12 +18,21 @@ const WINDOW: usize = 64 << 10;
 /// Fills `contents` from frames of exactly that decompressed size. `None` on any error; the streaming reader then finds
 /// out which.
 pub(super) fn fill(frames: &[u8], contents: &mut [u8]) -> Option<()> {
+    (fill_front(frames, contents, &|_| false)? == contents.len()).then_some(())
+}
+
+/// Fills the front of `contents`, block by block until it is enough, or to the end of the frames; returns its length.
+pub(super) fn fill_front(
+    frames: &[u8],
+    contents: &mut [u8],
+    is_enough: &impl Fn(&[u8]) -> bool,
+) -> Option<usize> {
     let mut rest = frames;
     let mut filled = 0;
-    while !rest.is_empty() {
-        filled = Frame::take(&mut rest)?.fill(&mut rest, contents, filled)?;
+    while !rest.is_empty() && !is_enough(&contents[..filled]) {
+        filled = Frame::take(&mut rest)?.fill(&mut rest, contents, filled, is_enough)?;
     }
-    (filled == contents.len()).then_some(())
+    Some(filled)
 }
 
 /// The header of a frame.
@@ -64,8 +73,14 @@ impl Frame {
         })
     }
 
-    /// Fills `contents` from `start` on; returns the end.
-    fn fill(&self, rest: &mut &[u8], contents: &mut [u8], start: usize) -> Option<usize> {
+    /// Fills `contents` from `start` on, until it is enough; returns the end.
+    fn fill(
+        &self,
+        rest: &mut &[u8],
+        contents: &mut [u8],
+        start: usize,
+        is_enough: &impl Fn(&[u8]) -> bool,
+    ) -> Option<usize> {
         let mut hasher = XxHash32::with_seed(0);
         let mut filled = start;
         loop {
@@ -98,6 +113,9 @@ impl Frame {
                 hasher.write(room.get(..len)?);
             }
             filled += len;
+            if is_enough(&contents[..filled]) {
+                return Some(filled);
+            }
         }
         let is_whole = self.size.is_none_or(|size| size == (filled - start) as u64);
         let is_right = !self.has_checksum || u64::from(take_u32(rest)?) == hasher.finish();

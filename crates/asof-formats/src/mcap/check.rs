@@ -10,14 +10,14 @@ use super::directory::{Contents, Section, SectionKind, clamped_range};
 use super::record::MAGIC_LEN;
 use super::scan::Scan;
 use super::{Mcap, open};
-use crate::sections::{Loaded, PLACE_BITS, Prefetch, Sections, Wanted};
+use crate::sections::{Loaded, PLACE_BITS, Prefetch, SectionQuery, Sections};
 
 impl Mcap {
     /// Reads the whole file and checks its parts against each other: records, checksums, chunks, indexes, statistics.
     /// Returns all problems, those of opening included.
     ///
     /// # Errors
-    /// When the file cannot be read at all.
+    /// When the file cannot be read at all, or the callback ends the work.
     pub(super) fn check_all(
         self: &Arc<Self>,
         progress: Progress<'_>,
@@ -82,7 +82,7 @@ impl Mcap {
             let part = storage.get(at, (8 << 20).min(offset - at))?;
             crc.update(&part);
             at += part.len().max(1) as u64;
-            progress(at / 2, total);
+            progress(at / 2, total)?;
         }
         if crc.finalize() != declared {
             let message = "the checksum of the whole data section is wrong";
@@ -93,7 +93,7 @@ impl Mcap {
 
     fn check_sections(self: &Arc<Self>, progress: Progress<'_>) -> Result<(), SourceError> {
         let total = self.storage().size();
-        let everything = Wanted::new(Topics::All, TimeRange::ALL, &self.table().channels);
+        let everything = SectionQuery::new(Topics::All, TimeRange::ALL, &self.table().channels);
         let plan: Vec<usize> = (0..self.directory.sections.len()).collect();
         let sections: Arc<dyn Sections> = Arc::<Self>::clone(self);
         let mut loads = Prefetch::new(&sections, everything, plan);
@@ -106,13 +106,12 @@ impl Mcap {
                 self.check_header(section)?;
                 self.check_message_indexes(index, &loaded)?;
             }
-            progress(u64::midpoint(section.end.min(total), total), total);
+            progress(u64::midpoint(section.end.min(total), total), total)?;
         }
         if let Some(statistics) = &self.statistics {
             self.check_statistics(statistics, &tally);
         }
-        progress(total, total);
-        Ok(())
+        progress(total, total)
     }
 
     fn count(&self, loaded: &Loaded, tally: &mut Tally) {
@@ -139,7 +138,7 @@ impl Mcap {
         };
         let is_same = clamped_range(header.start_time, header.end_time) == section.range
             && header.uncompressed_size == section.uncompressed_size
-            && header.compression == section.compression;
+            && *header.compression == *section.compression;
         // Where the file had to be scanned, the range was taken from the messages.
         if !is_same && !matches!(section.contents, Contents::Listed(_)) {
             let message =

@@ -15,41 +15,45 @@ use super::record::{
     ChunkHeader, HEADER_LEN, MESSAGE_HEADER_LEN, MessageHeader, RecordHeader, parse,
 };
 use crate::buffers::BufferPool;
-use crate::decompress::decompress;
+use crate::decompress::{decompress, decompress_front};
 use crate::filling::{Filling, ZSTD};
 use crate::limits::DecompressionLimits;
-use crate::sections::{ChannelTable, Loaded, Wanted, order_of};
+use crate::sections::{ChannelTable, Loaded, SectionQuery, order_of};
 
 impl Mcap {
     /// Reads a section. What cannot be read is reported and skipped; only a failing disk is an error.
     pub(super) fn load_section(
         &self,
         index: usize,
-        wanted: &Wanted,
+        wanted: &SectionQuery,
     ) -> Result<Loaded, SourceError> {
         let section = &self.directory.sections[index];
-        let is_partial = section.kind == SectionKind::Chunk && !wanted.is_everything();
-        // Of an uncompressed chunk, only the wanted messages are touched.
-        if is_partial
-            && section.compression.is_empty()
-            && let Some((header, buffer)) = self.chunk_data(section)?
-            && header.compression.is_empty()
-            && let Some(rows) = self.rows_by_index(index, &buffer, wanted)?
+        if section.kind == SectionKind::Chunk
+            && !wanted.is_everything()
+            && let Some(places) = self.places_by_index(index, wanted)?
         {
-            return Ok(self.unpacked(section, buffer, rows));
+            let Some(last) = places.iter().map(|place| place.offset).max() else {
+                return Ok(Loaded::default());
+            };
+            if let Some(buffer) = self.contents_through(section, last)?
+                && let Some(rows) = self.rows_at(index, &buffer, &places)
+            {
+                return Ok(self.unpacked(section, buffer, rows));
+            }
         }
-        let Some((buffer, base)) = self.contents(section)? else {
+        let Some((buffer, base)) = self.contents(section, Checksum::Compared)? else {
             return Ok(Loaded::default());
         };
-        if is_partial && let Some(rows) = self.rows_by_index(index, &buffer, wanted)? {
-            return Ok(self.unpacked(section, buffer, rows));
-        }
         let rows = Walk::new(self, index, base, &buffer).run(wanted)?;
         Ok(self.unpacked(section, buffer, rows))
     }
 
     /// The uncompressed bytes of a section, and the offset to add to positions in them in problems.
-    fn contents(&self, section: &Section) -> Result<Option<(Bytes, u64)>, SourceError> {
+    fn contents(
+        &self,
+        section: &Section,
+        checksum: Checksum,
+    ) -> Result<Option<(Bytes, u64)>, SourceError> {
         if section.kind == SectionKind::Bare {
             let bytes = self
                 .storage()
@@ -67,11 +71,11 @@ impl Mcap {
             decompress(compression, &data, declared, &self.limits, &self.pool)
         };
         let mut result = decompress(&header.compression, header.uncompressed_size);
-        let told = (&section.compression, section.uncompressed_size);
+        let told = (&*section.compression, section.uncompressed_size);
         // If the chunk's own header is damaged, its index is used.
         if result.fault.is_some()
             && section.origin == Origin::Index
-            && told != (&header.compression, header.uncompressed_size)
+            && told != (&*header.compression, header.uncompressed_size)
         {
             let again = decompress(&section.compression, section.uncompressed_size);
             if again.fault.is_none() || again.bytes.len() > result.bytes.len() {
@@ -88,7 +92,8 @@ impl Mcap {
                 format!("chunk: {message}"),
             ));
         }
-        if is_whole && header.crc != 0 && crc32fast::hash(&result.bytes) != header.crc {
+        let is_compared = is_whole && header.crc != 0 && checksum == Checksum::Compared;
+        if is_compared && crc32fast::hash(&result.bytes) != header.crc {
             let message =
                 "chunk: its checksum is wrong; its messages were read anyway and may be damaged";
             self.report(Problem::at(
@@ -98,6 +103,47 @@ impl Mcap {
             ));
         }
         Ok(Some((result.bytes, section.offset)))
+    }
+
+    /// The contents of a chunk at least through the message record at `last`. Of an uncompressed chunk only what is used
+    /// is touched, and a compressed one is decompressed no further than it takes, where that is less work. The checksum
+    /// is one of all contents: a part is not compared with it.
+    fn contents_through(&self, section: &Section, last: u64) -> Result<Option<Bytes>, SourceError> {
+        // At once, zstd is faster than in steps.
+        let is_far = *section.compression == *"zstd" && last > section.uncompressed_size / 2;
+        if section.kind == SectionKind::Chunk
+            && section.offset < self.refused_from
+            && !is_far
+            && let Some((header, data)) = self.chunk_data(section)?
+        {
+            if header.compression.is_empty() {
+                return Ok(Some(data));
+            }
+            let is_enough = |front: &[u8]| {
+                let record = front.get(last as usize..);
+                let record = record.and_then(|record| RecordHeader::parse(last, record));
+                record.is_some_and(|record| record.end() <= front.len() as u64)
+            };
+            let ChunkHeader {
+                compression,
+                uncompressed_size,
+                ..
+            } = &header;
+            let front = decompress_front(
+                compression,
+                &data,
+                *uncompressed_size,
+                &self.limits,
+                &self.pool,
+                is_enough,
+            );
+            if let Some(front) = front {
+                self.stats.count_chunk(true, front.len());
+                return Ok(Some(front));
+            }
+        }
+        let contents = self.contents(section, Checksum::Ignored)?;
+        Ok(contents.map(|(bytes, _)| bytes))
     }
 
     /// The header and the compressed data of a chunk, truncated at the end of the file.
@@ -122,7 +168,7 @@ impl Mcap {
                 self.report_head(section);
                 (ChunkHeader::by_index(section), section.end)
             }
-            (None, Some(chunk)) if by_index && chunk.compression == section.compression => {
+            (None, Some(chunk)) if by_index && *chunk.compression == *section.compression => {
                 self.report_head(section);
                 (chunk, section.end)
             }
@@ -191,19 +237,18 @@ impl Mcap {
         channel.is_some_and(|channel| channel.message_encoding == "cdr")
     }
 
-    /// The wanted messages of a chunk by its message indexes, without walking all the others.
-    /// `None` if the chunk has no indexes, or they do not point to their messages.
-    fn rows_by_index(
+    /// Where the wanted messages of a chunk are by its message indexes. `None` if the chunk has none, or they cannot be
+    /// read.
+    fn places_by_index(
         &self,
         index: usize,
-        buffer: &[u8],
-        wanted: &Wanted,
-    ) -> Result<Option<Vec<Row>>, SourceError> {
+        wanted: &SectionQuery,
+    ) -> Result<Option<Vec<Place>>, SourceError> {
         let Contents::Indexed(entries) = &self.directory.sections[index].contents else {
             return Ok(None);
         };
         let table = self.table();
-        let mut rows = Vec::new();
+        let mut places = Vec::new();
         for &(id, place) in entries {
             let Some(channel) = table.index_of(id) else {
                 return Ok(None);
@@ -218,23 +263,33 @@ impl Mcap {
                 let Ok(log_time) = Stamp::from_unsigned_nanos(log_time) else {
                     return Ok(None);
                 };
-                if !wanted.range.contains(log_time) {
-                    continue;
-                }
-                let row = row_at(buffer, offset, index, |id| table.index_of(id));
-                match row.filter(|row| row.channel == channel && row.log_time == log_time) {
-                    Some(row) => rows.push(row),
-                    None => return Ok(None),
+                if wanted.range.contains(log_time) {
+                    places.push(Place {
+                        channel,
+                        log_time,
+                        offset,
+                    });
                 }
             }
         }
-        rows.sort_by_key(|row| (row.log_time, row.order));
-        Ok(Some(rows))
+        Ok(Some(places))
     }
 
-    /// All bytes of a section, decompressed; empty if there is none.
+    /// The messages at these places, in order, without walking all the others. `None` if one of them is not there.
+    fn rows_at(&self, index: usize, buffer: &[u8], places: &[Place]) -> Option<Vec<Row>> {
+        let table = self.table();
+        let row = |place: &Place| {
+            let row = row_at(buffer, place.offset, index, |id| table.index_of(id));
+            row.filter(|row| (row.channel, row.log_time) == (place.channel, place.log_time))
+        };
+        let mut rows: Vec<Row> = places.iter().map(row).collect::<Option<_>>()?;
+        rows.sort_by_key(|row| (row.log_time, row.order));
+        Some(rows)
+    }
+
+    /// All bytes of a section that was read before, decompressed; empty if there is none.
     pub(super) fn bytes_of(&self, index: usize) -> Result<Bytes, SourceError> {
-        let contents = self.contents(&self.directory.sections[index])?;
+        let contents = self.contents(&self.directory.sections[index], Checksum::Ignored)?;
         Ok(contents.map(|(bytes, _)| bytes).unwrap_or_default())
     }
 
@@ -245,9 +300,10 @@ impl Mcap {
         index: usize,
         places: &[u64],
     ) -> Result<Vec<Option<(Bytes, Row)>>, SourceError> {
-        let buffer = self.bytes_of(index)?;
-        let table = self.table();
         let section = &self.directory.sections[index];
+        let last = places.iter().copied().max().unwrap_or(0);
+        let buffer = self.contents_through(section, last)?.unwrap_or_default();
+        let table = self.table();
         let found = |&place: &u64| {
             let row = row_at(&buffer, place, index, |id| table.index_of(id))?;
             let mut loaded = self.unpacked(section, buffer.clone(), vec![row]);
@@ -282,6 +338,20 @@ impl Mcap {
     }
 }
 
+/// A message, by a message index.
+struct Place {
+    channel: u32,
+    log_time: Stamp,
+    offset: u64,
+}
+
+/// Whether the checksum of a chunk is compared: not where it was when the chunk was read before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Checksum {
+    Compared,
+    Ignored,
+}
+
 /// A message index: pairs of log time and position, as stored in the file.
 pub(crate) struct MessageTimes(Bytes);
 
@@ -300,7 +370,7 @@ impl Mcap {
     pub(super) fn holds_wanted(
         &self,
         section: usize,
-        wanted: &Wanted,
+        wanted: &SectionQuery,
         table: &ChannelTable<u16>,
     ) -> bool {
         let section = &self.directory.sections[section];
@@ -386,7 +456,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn run(mut self, wanted: &Wanted) -> Result<Vec<Row>, SourceError> {
+    fn run(mut self, wanted: &SectionQuery) -> Result<Vec<Row>, SourceError> {
         let buffer: &[u8] = self.buffer;
         let declared = self.file.directory.sections[self.section].range;
         let mut rows: Vec<Row> = Vec::with_capacity(self.file.likely_rows(buffer.len()));
@@ -455,7 +525,11 @@ impl<'a> Walk<'a> {
     /// A chunk may define very many channels, each before its first message. So the table is not copied for each:
     /// channels that it lacks are looked up one by one, and it is copied after as many lookups as it has channels.
     #[inline]
-    fn channel(&mut self, id: u16, wanted: &Wanted) -> Result<Option<(u32, bool)>, SourceError> {
+    fn channel(
+        &mut self,
+        id: u16,
+        wanted: &SectionQuery,
+    ) -> Result<Option<(u32, bool)>, SourceError> {
         if let Some(index) = self.table.index_of(id) {
             return Ok(Some((index, wanted.wants(index, &self.table.channels))));
         }
@@ -466,7 +540,7 @@ impl<'a> Walk<'a> {
     fn newer_channel(
         &mut self,
         id: u16,
-        wanted: &Wanted,
+        wanted: &SectionQuery,
     ) -> Result<Option<(u32, bool)>, SourceError> {
         let find = |file: &Mcap| {
             let definitions = file.definitions();
@@ -552,7 +626,7 @@ impl Mcap {
             counts: std::collections::BTreeMap::new(),
         };
         let section = &self.directory.sections[index];
-        let Some((buffer, base)) = self.contents(section)? else {
+        let Some((buffer, base)) = self.contents(section, Checksum::Compared)? else {
             return Ok(glance);
         };
         let mut records = section.records_in(&buffer);
@@ -589,7 +663,7 @@ impl Mcap {
                 continue;
             }
             // That it cannot be read is told by its readers.
-            let Ok(Some((buffer, base))) = self.contents(section) else {
+            let Ok(Some((buffer, base))) = self.contents(section, Checksum::Compared) else {
                 continue;
             };
             let table = self.table();

@@ -1,7 +1,7 @@
 //! Where messages are in the file.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use asof_core::{AttachmentEntry, MetadataEntry, Problem, Stamp, TimeRange};
 use mcap::records::Statistics;
@@ -38,7 +38,8 @@ pub(crate) struct Section {
     pub indexes_end: u64,
     /// Bytes once decompressed, as declared.
     pub uncompressed_size: u64,
-    pub compression: String,
+    /// Shared with other sections.
+    pub compression: Arc<str>,
     /// Where the section's bounds come from.
     pub origin: Origin,
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use asof_core::{
-    AttachmentEntry, Batch, HiddenRecords, MetadataEntry, Portion, Problem, Progress, ReadStats,
-    SectionEntry, SourceError, Stamp, Summary, TimeRange, Topics,
+    AttachmentEntry, Batch, Channel, HiddenRecords, MetadataEntry, Portion, Problem, Progress,
+    ReadStats, SectionEntry, SourceError, Stamp, Summary, TimeRange, Topics,
 };
 use bytes::Bytes;
 
@@ -40,6 +40,14 @@ impl Format for Mcap {
         self.indexed_times(topic, range)
     }
 
+    fn payload_estimates(&self) -> Result<Vec<(Arc<Channel>, u64)>, SourceError> {
+        let indexed = self.indexed_bytes()?;
+        if indexed.is_empty() {
+            return crate::sections::payload_estimates(self, &self.summary());
+        }
+        Ok(indexed)
+    }
+
     fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
         self.read_attachment(entry)
     }
@@ -68,7 +76,7 @@ impl Format for Mcap {
             offset: section.offset,
             length: section.end.saturating_sub(section.offset),
             uncompressed: section.uncompressed_size,
-            compression: section.compression.clone(),
+            compression: section.compression.to_string(),
             range: section.range,
             channels: match &section.contents {
                 Contents::Indexed(entries) => {

@@ -6,7 +6,7 @@ use asof_core::{Batch, Problem, ProblemKind, Row, SourceError, Stamp, TimeRange,
 use bytes::Bytes;
 
 use super::Mcap;
-use crate::sections::{LastMessages, Wanted, batch_of};
+use crate::sections::{LastMessages, SectionQuery, batch_of};
 
 impl Mcap {
     /// Message indexes are read from the last chunk backwards until no earlier chunk can hold a later
@@ -104,7 +104,7 @@ impl Mcap {
         at: Stamp,
         last: &mut LastMessages,
     ) -> Result<(), SourceError> {
-        let wanted = Wanted::new(
+        let wanted = SectionQuery::new(
             topics.clone(),
             TimeRange::from(..=at),
             &self.table().channels,

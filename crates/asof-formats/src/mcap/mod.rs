@@ -27,11 +27,12 @@ use bytes::Bytes;
 use mcap::records::Statistics;
 
 use crate::buffers::BufferPool;
+use crate::decompress::likely_size;
 use crate::file::{FormatFile, SharedStats};
 use crate::limits::{DecompressionLimits, LIFT};
 use crate::options::OpenOptions;
 use crate::report::Report;
-use crate::sections::{ChannelTable, Loaded, Sections, Wanted};
+use crate::sections::{ChannelTable, Loaded, SectionQuery, Sections};
 use crate::storage::Storage;
 use definitions::Definitions;
 use directory::{Contents, Directory, SectionKind};
@@ -97,6 +98,10 @@ impl Sections for Mcap {
         self.storage.name()
     }
 
+    fn is_local(&self) -> bool {
+        self.storage.is_local()
+    }
+
     fn threads(&self) -> usize {
         self.threads
     }
@@ -112,15 +117,20 @@ impl Sections for Mcap {
         section.uncompressed_size.min(allowed).max(stored)
     }
 
+    fn is_unlikely(&self, section: usize) -> bool {
+        let section = &self.directory.sections[section];
+        section.uncompressed_size > likely_size(section.end.saturating_sub(section.offset))
+    }
+
     fn section_count(&self) -> usize {
         self.directory.sections.len()
     }
 
-    fn may_hold(&self, section: usize, wanted: &Wanted) -> bool {
+    fn may_hold(&self, section: usize, wanted: &SectionQuery) -> bool {
         self.holds_wanted(section, wanted, &self.table())
     }
 
-    fn needed(&self, wanted: &Wanted) -> Vec<usize> {
+    fn needed(&self, wanted: &SectionQuery) -> Vec<usize> {
         // An hour has thousands of chunks; the table is fetched once.
         let table = self.table();
         (0..self.section_count())
@@ -128,11 +138,11 @@ impl Sections for Mcap {
             .collect()
     }
 
-    fn load(&self, section: usize, wanted: &Wanted) -> Result<Loaded, SourceError> {
+    fn load(&self, section: usize, wanted: &SectionQuery) -> Result<Loaded, SourceError> {
         self.load_section(section, wanted)
     }
 
-    fn reload(&self, section: usize, wanted: &Wanted) -> Result<Vec<Bytes>, SourceError> {
+    fn reload(&self, section: usize, wanted: &SectionQuery) -> Result<Vec<Bytes>, SourceError> {
         if self.has_packed.load(Ordering::Relaxed) {
             return self.load_section(section, wanted).map(|all| all.buffers);
         }
@@ -261,17 +271,18 @@ impl Mcap {
     /// names schemas that it does not repeat, or counts more channels than it repeats. The first `searched` sections
     /// were searched before. Returns whether all others were searched.
     fn find_missing_channels(&self, searched: usize) -> Result<bool, SourceError> {
-        let mut counts_unknown = self.counts_unknown();
+        let (mut counts_unknown, mut has_glanced) = (self.counts_unknown(), false);
         for index in searched..self.directory.sections.len() {
             let is_untold = self.directory.sections[index].contents == Contents::Unknown;
             if (is_untold && counts_unknown) || self.names_unknown(index) {
                 self.glance(index)?;
+                has_glanced = true;
                 counts_unknown = counts_unknown && self.counts_unknown();
             }
         }
         // A definition may also be in a chunk without a message of its channel.
-        let is_missing =
-            (searched..self.directory.sections.len()).any(|index| self.names_unknown(index));
+        let mut sections = searched..self.directory.sections.len();
+        let is_missing = has_glanced && sections.any(|index| self.names_unknown(index));
         if is_missing {
             self.harvest(searched)?;
         }

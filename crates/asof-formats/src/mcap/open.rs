@@ -1,5 +1,7 @@
 //! Opening: by the summary if there is a good one, otherwise by scanning the file.
 
+use std::sync::Arc;
+
 use asof_core::{AttachmentEntry, MetadataEntry, Problem, ProblemKind, SourceError, Stamp};
 use mcap::records::{self, Record, op};
 
@@ -196,8 +198,8 @@ fn parse_summary(start: u64, section: &[u8]) -> Result<RawSummary, Setback> {
                 summary.definitions.push((offset, record.into_owned()));
             }
             op::CHUNK_INDEX => {
-                let (section, end) =
-                    parse_chunk_index(body).ok_or_else(|| bad("a chunk index is malformed"))?;
+                let (section, end) = parse_chunk_index(body, summary.sections.last())
+                    .ok_or_else(|| bad("a chunk index is malformed"))?;
                 summary.sections.push(section);
                 summary.chunk_ends.push(end);
             }
@@ -222,21 +224,27 @@ fn parse_summary(start: u64, section: &[u8]) -> Result<RawSummary, Setback> {
 /// The section that a chunk index describes, and where its message indexes end.
 ///
 /// An hour of recording has thousands of these and they dominate opening, so they are parsed directly into the form
-/// that is kept.
-fn parse_chunk_index(body: &[u8]) -> Option<(Section, u64)> {
+/// that is kept. `before` is the section of the last one.
+fn parse_chunk_index(body: &[u8], before: Option<&Section>) -> Option<(Section, u64)> {
     let mut fields = super::record::Fields(body);
     let range = clamped_range(fields.u64()?, fields.u64()?);
     let offset = fields.u64()?;
     let end = offset.checked_add(fields.u64()?)?;
     let map_len = fields.u32()? as usize;
     let map = fields.bytes(map_len)?;
-    let entry = |pair: &[u8]| {
-        let mut fields = super::record::Fields(pair);
-        Some((fields.u16()?, fields.u64()?))
+    let (pairs, []) = map.as_chunks::<10>() else {
+        return None;
     };
-    let entries: Box<[(u16, u64)]> = map.chunks(10).map(entry).collect::<Option<_>>()?;
+    let entry =
+        |&[a, b, place @ ..]: &[u8; 10]| (u16::from_le_bytes([a, b]), u64::from_le_bytes(place));
+    let entries: Box<[(u16, u64)]> = pairs.iter().map(entry).collect();
     let message_index_len = fields.u64()?;
-    let compression = fields.text()?.to_owned();
+    let compression = fields.text()?;
+    let before = before.map(|section| &section.compression);
+    let compression = match before.filter(|before| ***before == *compression) {
+        Some(same) => Arc::clone(same),
+        None => Arc::from(compression),
+    };
     let _compressed_size = fields.u64()?;
     let uncompressed_size = fields.u64()?;
     let contents = if entries.is_empty() {

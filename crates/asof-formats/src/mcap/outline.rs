@@ -1,9 +1,14 @@
 //! Message counts by channel and time, from the indexes alone.
 
-use asof_core::{Portion, SourceError, Stamp, TimeRange};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use asof_core::{Channel, Portion, Schema, SourceError, Stamp, TimeRange};
 
 use super::Mcap;
+use super::chunk::MessageTimes;
 use super::directory::{Contents, Section};
+use super::record::{HEADER_LEN, MESSAGE_HEADER_LEN};
 use crate::counts::MOST_LOG_TIMES;
 use crate::sections::Tally;
 
@@ -11,6 +16,10 @@ use crate::sections::Tally;
 const EMPTY_INDEX: u64 = 15;
 /// Bytes of an entry of a message index: a time and an offset.
 const ENTRY: u64 = 16;
+/// The indexes of this many chunks, all over the file, show how large messages are.
+const SAMPLED_CHUNKS: usize = 8;
+/// At most this many, if channels are in none of these.
+const MOST_SAMPLED_CHUNKS: usize = 64;
 
 impl Mcap {
     /// Counts come from the offsets of the message indexes, which are in the summary; where a chunk is longer than
@@ -79,6 +88,73 @@ impl Mcap {
         Ok(Some(times))
     }
 
+    /// See [`Index::payload_estimates`](asof_core::Index::payload_estimates): the mean distance of messages from the records after them.
+    pub(super) fn indexed_bytes(&self) -> Result<Vec<(Arc<Channel>, u64)>, SourceError> {
+        let mut sizes: BTreeMap<u16, Sizes> = BTreeMap::new();
+        let table = self.table();
+        if !self.storage().is_local() {
+            return Ok(Vec::new());
+        }
+        for section in self.sampled() {
+            let Contents::Indexed(entries) = &section.contents else {
+                continue;
+            };
+            let mut places = Vec::new();
+            for &(id, offset) in entries {
+                let index = self.message_index(id, offset)?;
+                let found = index.iter().flat_map(MessageTimes::iter);
+                places.extend(found.map(|(_, place)| (place, id)));
+            }
+            let end = section.uncompressed_size;
+            note_sizes(
+                places,
+                end,
+                |id| table.get(id).map(|one| &**one),
+                &mut sizes,
+            );
+        }
+        let summary = self.report.summary();
+        let entries = summary.channels.iter();
+        let messages: HashMap<*const Channel, Option<u64>> = entries
+            .map(|entry| (Arc::as_ptr(&entry.channel), entry.messages))
+            .collect();
+        let estimate = |(id, sizes): (u16, Sizes)| {
+            let channel = table.get(id)?;
+            let messages = (*messages.get(&Arc::as_ptr(channel))?)?;
+            let bytes = sizes.mean()? * messages as f64;
+            Some((Arc::clone(channel), bytes.round() as u64))
+        };
+        Ok(sizes.into_iter().filter_map(estimate).collect())
+    }
+
+    /// A few chunks, and of each channel that is in none of them the first.
+    fn sampled(&self) -> Vec<&Section> {
+        let sections = &self.directory.sections;
+        let step = sections.len().div_ceil(SAMPLED_CHUNKS).max(1);
+        let summary = self.report.summary();
+        let channels = summary.channels.iter();
+        let channels = channels.filter(|entry| entry.messages != Some(0)).count();
+        let mut seen = BTreeSet::new();
+        let mut sampled: Vec<&Section> = sections.iter().step_by(step).collect();
+        let indexed = |section: &'_ Section| match &section.contents {
+            Contents::Indexed(entries) => entries.iter().map(|entry| entry.0).collect(),
+            _ => Vec::new(),
+        };
+        for section in &sampled {
+            seen.extend(indexed(section));
+        }
+        for section in sections {
+            if seen.len() >= channels || sampled.len() >= MOST_SAMPLED_CHUNKS {
+                break;
+            }
+            if indexed(section).into_iter().any(|id| !seen.contains(&id)) {
+                seen.extend(indexed(section));
+                sampled.push(section);
+            }
+        }
+        sampled
+    }
+
     /// The message indexes of a topic in a range, by channel id and offset; `None` if they are unreliable or too many.
     fn indexes_of(&self, topic: &str, range: TimeRange) -> Option<Vec<(u16, u64)>> {
         let summary = self.report.summary();
@@ -131,6 +207,72 @@ fn counts(section: &Section) -> Option<Vec<u64>> {
     entries.iter().map(count).collect()
 }
 
+/// The sizes of some messages of a channel.
+#[derive(Default)]
+struct Sizes {
+    /// How many, and their sum: those that another message follows, and those that a definition may follow.
+    sure: (u64, u64),
+    other: (u64, u64),
+}
+
+impl Sizes {
+    fn mean(&self) -> Option<f64> {
+        let (count, sum) = if self.sure.0 > 0 {
+            self.sure
+        } else {
+            self.other
+        };
+        (count > 0).then(|| sum as f64 / count as f64)
+    }
+}
+
+/// Adds the sizes of the messages of a chunk that begin at these places. Before the first message of a channel there may be its
+/// definition, which is no part of the message before it where there is room for both.
+fn note_sizes<'a>(
+    mut places: Vec<(u64, u16)>,
+    end: u64,
+    channel: impl Fn(u16) -> Option<&'a Channel>,
+    sizes: &mut BTreeMap<u16, Sizes>,
+) {
+    places.sort_unstable();
+    let (mut begun, mut described) = (BTreeSet::new(), BTreeSet::new());
+    let mut definition = |id: u16| -> u64 {
+        let Some(channel) = channel(id) else { return 0 };
+        let schema = channel.schema.as_ref();
+        let schema = schema.filter(|schema| described.insert(Arc::as_ptr(schema)));
+        channel_record(channel) + schema.map_or(0, |schema| schema_record(schema))
+    };
+    for (at, &(place, id)) in places.iter().enumerate() {
+        if begun.insert(id) && at == 0 {
+            definition(id);
+        }
+        let next = places.get(at + 1);
+        let len = next.map_or(end, |next| next.0).saturating_sub(place);
+        let payload = len.saturating_sub(HEADER_LEN + MESSAGE_HEADER_LEN);
+        let first = next.map(|next| next.1).filter(|next| !begun.contains(next));
+        let sizes = sizes.entry(id).or_default();
+        let ((count, sum), beside) = match first {
+            None => (&mut sizes.sure, 0),
+            Some(next) => (&mut sizes.other, definition(next)),
+        };
+        *count += 1;
+        *sum += payload.checked_sub(beside).unwrap_or(payload);
+    }
+}
+
+/// The length of the record that defines a channel: two ids, and texts with their lengths.
+fn channel_record(channel: &Channel) -> u64 {
+    let metadata = channel.metadata.iter();
+    let metadata = metadata.map(|(key, value)| 8 + key.len() + value.len());
+    let texts = channel.topic.len() + channel.message_encoding.len();
+    HEADER_LEN + (4 + 12 + texts + metadata.sum::<usize>()) as u64
+}
+
+/// The same of a schema.
+fn schema_record(schema: &Schema) -> u64 {
+    HEADER_LEN + (2 + 12 + schema.name.len() + schema.encoding.len() + schema.data.len()) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::directory::{Origin, SectionKind};
@@ -146,7 +288,7 @@ mod tests {
             contents: Contents::Indexed(entries.into()),
             indexes_end,
             uncompressed_size: 0,
-            compression: String::new(),
+            compression: Arc::default(),
             origin: Origin::Index,
         }
     }
@@ -157,6 +299,40 @@ mod tests {
         let places = [(7, 147), (1, 100), (2, 162)];
         let chunk = section(&places, 162 + 15 + 48);
         assert_eq!(counts(&chunk), Some(vec![0, 2, 3]));
+    }
+
+    #[test]
+    fn definitions_between_messages_do_not_count_as_messages() {
+        // Its definition takes 9 + 16 + 2 + 4 bytes, that of its schema 9 + 14 + 1 + 3 + 5.
+        let schema = Arc::new(Schema {
+            name: "T".into(),
+            encoding: "any".into(),
+            data: "12345".into(),
+        });
+        let channel = Channel {
+            topic: "/a".into(),
+            message_encoding: "json".into(),
+            schema: Some(schema),
+            ..Channel::default()
+        };
+        let mut sizes = BTreeMap::new();
+        let sized = |payload: u64| HEADER_LEN + MESSAGE_HEADER_LEN + payload;
+        // The only messages of 1 and 2 are before definitions, the first of which has the schema.
+        let mut places = vec![(0, 1)];
+        for (id, between) in [(2, 63), (3, 31), (3, 0), (4, 10)] {
+            let before = places.last().expect("one").0;
+            places.push((before + sized(10) + between, id));
+        }
+        let end = places.last().expect("one").0 + sized(10);
+        places.reverse();
+        note_sizes(
+            places,
+            end,
+            |id| [2, 3].contains(&id).then_some(&channel),
+            &mut sizes,
+        );
+        let means = sizes.values().map(Sizes::mean).collect::<Vec<_>>();
+        assert_eq!(means, [Some(10.0), Some(10.0), Some(10.0), Some(10.0)]);
     }
 
     #[test]

@@ -164,7 +164,7 @@ impl ChunkHeader {
             end_time: 0,
             uncompressed_size: section.uncompressed_size,
             crc: 0,
-            compression: section.compression.clone(),
+            compression: section.compression.to_string(),
             compressed_size: 0,
         };
         let data = section.offset + HEADER_LEN + header.len();

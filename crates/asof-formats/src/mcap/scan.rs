@@ -4,6 +4,7 @@
 //! damage is skipped. Chunks are not opened.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use asof_core::{
     AttachmentEntry, MetadataEntry, Problem, ProblemKind, SourceError, Stamp, TimeRange,
@@ -198,7 +199,7 @@ impl<'a> Scan<'a> {
             contents: Contents::Listed(run.channels.into()),
             indexes_end: run.end,
             uncompressed_size: run.end - run.offset,
-            compression: String::new(),
+            compression: Arc::default(),
             origin: Origin::Walk,
         });
     }
@@ -224,7 +225,7 @@ impl<'a> Scan<'a> {
             contents: Contents::Unknown,
             indexes_end: end,
             uncompressed_size: chunk.uncompressed_size,
-            compression: chunk.compression,
+            compression: chunk.compression.into(),
             origin,
         });
         self.indexes = Some(Vec::new());

@@ -40,6 +40,7 @@ pub struct McapWriter<W: Write + Seek> {
     /// The first log time of the open chunk.
     chunk_start: Option<Stamp>,
     chunk_bytes: u64,
+    chunk_messages: u64,
     written: u64,
     /// Bytes written so far.
     bytes: Arc<AtomicU64>,
@@ -212,6 +213,7 @@ impl<W: Write + Seek> McapWriter<W> {
             channels: HashMap::new(),
             chunk_start: None,
             chunk_bytes: 0,
+            chunk_messages: 0,
             written: 0,
             bytes,
         })
@@ -336,6 +338,11 @@ impl<W: Write + Seek> McapWriter<W> {
         self.written
     }
 
+    /// How many of them are in the open chunk, which is lost if it cannot be written.
+    pub fn open_messages(&self) -> u64 {
+        self.chunk_messages
+    }
+
     /// The number of bytes written, without the open chunk.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
@@ -376,6 +383,7 @@ impl<W: Write + Seek> McapWriter<W> {
         self.inner.write_to_known_channel(&header, payload)?;
         self.chunk_start = self.chunk_start.or(Some(log_time));
         self.chunk_bytes += payload.len() as u64 + 31;
+        self.chunk_messages += 1;
         self.written += 1;
         Ok(())
     }
@@ -388,9 +396,10 @@ impl<W: Write + Seek> McapWriter<W> {
     }
 
     fn close_chunk(&mut self) -> Result<(), McapWriteError> {
+        self.inner.flush()?;
         self.chunk_start = None;
         self.chunk_bytes = 0;
-        self.inner.flush()?;
+        self.chunk_messages = 0;
         Ok(())
     }
 

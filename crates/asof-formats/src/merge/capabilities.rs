@@ -1,10 +1,11 @@
 //! What several recordings have beside ordered messages: that of each of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use asof_core::{
-    AttachmentEntry, Batches, FileOrder, FileParts, HiddenRecords, Index, MetadataEntry, Portion,
-    Query, SectionEntry, SourceError, Stamp, TimeRange, Topics,
+    AttachmentEntry, Batches, Channel, FileOrder, FileParts, HiddenRecords, Index, MetadataEntry,
+    Portion, Query, SectionEntry, SourceError, Stamp, TimeRange, Topics,
 };
 use bytes::Bytes;
 
@@ -60,6 +61,32 @@ impl Index for Merged {
         // Merges the parts, each of which is sorted.
         all.sort();
         Ok(Some(all))
+    }
+
+    fn payload_estimates(&self) -> Result<Vec<(Arc<Channel>, u64)>, SourceError> {
+        let mut all: HashMap<*const Channel, (Arc<Channel>, Option<u64>)> = HashMap::new();
+        for part in &self.shared.parts {
+            let known = part.recording.payload_estimates()?;
+            let known: HashMap<*const Channel, u64> = known
+                .iter()
+                .map(|(channel, bytes)| (Arc::as_ptr(channel), *bytes))
+                .collect();
+            let summary = part.recording.summary();
+            let channels = summary.channels.iter();
+            for entry in channels.filter(|entry| entry.messages != Some(0)) {
+                // Parts may have a channel together: it is known where all of them know it.
+                let channel = self.shared.channel(&entry.channel);
+                let bytes = known.get(&Arc::as_ptr(&entry.channel));
+                let (_, sum) = all
+                    .entry(Arc::as_ptr(&channel))
+                    .or_insert((channel, Some(0)));
+                *sum = sum.zip(bytes).map(|(sum, bytes)| sum + bytes);
+            }
+        }
+        let known = all.into_values();
+        Ok(known
+            .filter_map(|(channel, bytes)| Some((channel, bytes?)))
+            .collect())
     }
 
     fn sections(&self) -> Vec<SectionEntry> {

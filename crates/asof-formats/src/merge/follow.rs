@@ -38,7 +38,7 @@ impl MergedFollow {
         for (part, recording) in shared.parts.iter().enumerate() {
             let follower = recording.recording.follow(query)?;
             let follower = Arc::new(Mutex::new(follower));
-            held.push(Some(Box::new(Held {
+            held.push(Some(Box::new(Backlog {
                 follower: Arc::clone(&follower),
                 has_restarted: Arc::clone(&has_restarted),
             })));
@@ -144,12 +144,12 @@ impl Follow for MergedFollow {
 }
 
 /// The existing messages of a part: its follower's batches until it has caught up.
-struct Held {
+struct Backlog {
     follower: Arc<Mutex<Box<dyn Follow>>>,
     has_restarted: Arc<AtomicBool>,
 }
 
-impl Iterator for Held {
+impl Iterator for Backlog {
     type Item = Result<Batch, SourceError>;
 
     fn next(&mut self) -> Option<Self::Item> {

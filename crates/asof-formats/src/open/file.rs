@@ -5,14 +5,13 @@ use std::path::Path;
 use asof_core::{Source, SourceError};
 
 use crate::file::{Format, FormatFile};
-#[cfg(feature = "remote")]
-use crate::kind::kind_by_front;
-use crate::kind::{Kind, kind_of, of_unknown_kind};
+use crate::kind::{Kind, kind_by_front, kind_of, of_unknown_kind};
 use crate::options::worth_telling;
+use crate::pieces::KnownFile;
 #[cfg(feature = "remote")]
 use crate::remote::RemoteFile;
 use crate::storage::{Storage, open_storage};
-use crate::unpacked::{Unpacked, unpack};
+use crate::unpacked::{TemporaryRecording, unpack};
 use crate::{BagFile, Db3File, GrowingMcapFile, McapFile, OpenOptions, UlogFile};
 
 type Opened = Result<Box<dyn Source>, SourceError>;
@@ -30,6 +29,22 @@ pub(super) fn open_file(path: &Path, name: String, options: &OpenOptions) -> Ope
         return Ok(Box::new(GrowingMcapFile::open(path, options)?));
     }
     open_at(Location::Disk(path), name, options)
+}
+
+/// Opens a file whose pieces are known or noted; `None` if its format has no summary to be opened by, or it may grow.
+pub(crate) fn open_known_file(
+    file: KnownFile,
+    options: &OpenOptions,
+) -> Result<Option<Box<dyn Source>>, SourceError> {
+    if options.growing {
+        return Ok(None);
+    }
+    let front = (&file as &dyn Storage).get(0, 16)?;
+    Ok(Some(match kind_by_front(&front) {
+        Kind::Mcap => opened(McapFile::from_storage(Box::new(file), options))?,
+        Kind::Bag => opened(BagFile::from_storage(Box::new(file), options))?,
+        _ => return Ok(None),
+    }))
 }
 
 /// Opens a file by its format, and reads it in place if the format allows it.
@@ -98,7 +113,7 @@ fn open_packed(path: &Path, name: String, options: &OpenOptions) -> Opened {
         });
     }
     let inner = open_file(file.path(), name, options)?;
-    Ok(Box::new(Unpacked::new(inner, file, problem)))
+    Ok(Box::new(TemporaryRecording::new(inner, file, problem)))
 }
 
 /// Downloads a file that cannot be read in place.
@@ -119,5 +134,5 @@ fn open_fetched(file: RemoteFile, kind: Kind, options: &OpenOptions) -> Opened {
     let fetched = file.fetch_whole()?;
     drop(file);
     let inner = open_file(fetched.path(), name, options)?;
-    Ok(Box::new(Unpacked::new(inner, fetched, None)))
+    Ok(Box::new(TemporaryRecording::new(inner, fetched, None)))
 }

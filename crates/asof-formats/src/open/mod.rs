@@ -10,6 +10,7 @@ use std::path::Path;
 use asof_core::{Source, SourceError};
 
 use crate::{Merged, OpenOptions, without_secrets};
+pub(crate) use file::open_known_file;
 #[cfg(feature = "remote")]
 pub(crate) use remote::open_remote_file;
 

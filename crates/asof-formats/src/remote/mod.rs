@@ -3,12 +3,10 @@
 mod blocks;
 mod faults;
 mod fetch;
-mod pieces;
 mod place;
 mod store;
 mod version;
 
-pub(crate) use pieces::Noted;
 pub(crate) use place::{RemotePlace, failed, in_time, too_many_than, wait};
 pub use version::version_at;
 
@@ -27,10 +25,10 @@ use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 use tokio::runtime::Runtime;
 
 use crate::FilePiece;
+use crate::pieces::{Noted, Pieces};
 use crate::storage::Storage;
 use blocks::Blocks;
 use faults::{Fault, changed, silent, too_slow};
-use pieces::Pieces;
 
 /// A file on a network as a [`Storage`]: `http(s)://`, `s3://`, `gs://`, `az://`.
 ///

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use asof_core::{Batch, Channel, Row, SourceError, Stamp, TimeRange, Topics};
 use bytes::Bytes;
 
-use super::{Loaded, Sections, Wanted, order_of};
+use super::{Loaded, SectionQuery, Sections, order_of};
 
 /// Sections are read from the last backwards, as long as an earlier one can hold a later message of a topic.
 pub(super) fn latest_at(
@@ -16,7 +16,7 @@ pub(super) fn latest_at(
 ) -> Result<Batch, SourceError> {
     let channels = file.channels();
     let range = TimeRange::from(..=at);
-    let everything = Wanted::new(topics.clone(), range, &channels);
+    let everything = SectionQuery::new(topics.clone(), range, &channels);
     let mut by_end = file.needed(&everything);
     by_end.sort_by_key(|&section| std::cmp::Reverse(file.range_of(section).end));
     let mut last = LastMessages::default();
@@ -25,7 +25,7 @@ pub(super) fn latest_at(
         let lacking = channels.iter().map(|channel| channel.topic.as_str());
         let lacking =
             lacking.filter(|topic| topics.contains(topic) && last.may_be_later(topic, end));
-        let wanted = Wanted::new(Topics::named(lacking), range, &channels);
+        let wanted = SectionQuery::new(Topics::named(lacking), range, &channels);
         if file.may_hold(section, &wanted) {
             last.add_loaded(&file.load(section, &wanted)?, &channels);
         }

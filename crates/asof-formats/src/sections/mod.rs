@@ -4,6 +4,7 @@
 //! A format implements [`Sections`]; the order of reading, the threads and the merging are here.
 
 mod channels;
+mod estimate;
 mod latest_at;
 mod prefetch;
 mod read;
@@ -16,6 +17,7 @@ use bytes::Bytes;
 
 use crate::buffers::BufferPool;
 pub(crate) use channels::{ChannelList, ChannelTable};
+pub(crate) use estimate::payload_estimates;
 pub(crate) use latest_at::{LastMessages, batch_of};
 pub(crate) use prefetch::Prefetch;
 pub(crate) use read::deepest_overlap;
@@ -26,6 +28,11 @@ pub(crate) use tally::Tally;
 pub(crate) trait Sections: Send + Sync {
     /// The file's name in messages.
     fn name(&self) -> &str;
+
+    /// Whether loading a section is no request to a network.
+    fn is_local(&self) -> bool {
+        true
+    }
 
     /// Threads that load sections, including the reader's.
     fn threads(&self) -> usize;
@@ -41,24 +48,30 @@ pub(crate) trait Sections: Send + Sync {
     /// The memory that the section is expected to take, whatever it declares.
     fn expected_bytes(&self, section: usize) -> u64;
 
+    /// Whether the section takes its bytes from the reserve: it is loaded when somebody waits for it, so that nobody waits
+    /// for room that sections loaded ahead hold.
+    fn is_unlikely(&self, _section: usize) -> bool {
+        false
+    }
+
     /// The number of sections.
     fn section_count(&self) -> usize;
 
     /// Whether a section may hold anything that is wanted.
-    fn may_hold(&self, section: usize, wanted: &Wanted) -> bool;
+    fn may_hold(&self, section: usize, wanted: &SectionQuery) -> bool;
 
     /// The sections that may hold what is wanted.
-    fn needed(&self, wanted: &Wanted) -> Vec<usize> {
+    fn needed(&self, wanted: &SectionQuery) -> Vec<usize> {
         (0..self.section_count())
             .filter(|&section| self.may_hold(section, wanted))
             .collect()
     }
 
     /// The wanted messages of a section. What cannot be read is reported and skipped.
-    fn load(&self, section: usize, wanted: &Wanted) -> Result<Loaded, SourceError>;
+    fn load(&self, section: usize, wanted: &SectionQuery) -> Result<Loaded, SourceError>;
 
     /// Loads the buffers of [`load`](Sections::load) for the same query again.
-    fn reload(&self, section: usize, wanted: &Wanted) -> Result<Vec<Bytes>, SourceError> {
+    fn reload(&self, section: usize, wanted: &SectionQuery) -> Result<Vec<Bytes>, SourceError> {
         self.load(section, wanted).map(|loaded| loaded.buffers)
     }
 
@@ -109,8 +122,8 @@ pub(crate) fn latest_at(
 fn planned<S: Sections + 'static>(
     file: &Arc<S>,
     query: &Query,
-) -> (Arc<dyn Sections>, Wanted, Vec<usize>) {
-    let wanted = Wanted::new(query.topics.clone(), query.range, &file.channels());
+) -> (Arc<dyn Sections>, SectionQuery, Vec<usize>) {
+    let wanted = SectionQuery::new(query.topics.clone(), query.range, &file.channels());
     let plan = file.needed(&wanted);
     (Arc::<S>::clone(file), wanted, plan)
 }
@@ -136,20 +149,20 @@ impl Loaded {
 
 /// Which messages of a section are wanted.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct SectionQuery {
     pub topics: Topics,
     pub range: TimeRange,
     /// Whether each channel is on one of the topics; for channels found later, the topic decides.
     mask: Vec<bool>,
 }
 
-impl Wanted {
+impl SectionQuery {
     pub fn new(topics: Topics, range: TimeRange, channels: &[Arc<Channel>]) -> Self {
         let mask = channels
             .iter()
             .map(|channel| topics.contains(&channel.topic))
             .collect();
-        Wanted {
+        SectionQuery {
             topics,
             range,
             mask,

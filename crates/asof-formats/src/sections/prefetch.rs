@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use asof_core::SourceError;
 use bytes::Bytes;
 
-use super::{Loaded, Sections, Wanted};
+use super::{Loaded, SectionQuery, Sections};
 use crate::buffers::Expected;
 use crate::cores::start_elsewhere;
 
@@ -35,7 +35,7 @@ const MIN_PLAN_FOR_THREAD: usize = 3;
 
 struct Shared {
     file: Arc<dyn Sections>,
-    wanted: Wanted,
+    wanted: SectionQuery,
     plan: Vec<usize>,
     state: Mutex<State>,
     /// Signalled when there is room for more sections, or no more are wanted.
@@ -63,7 +63,7 @@ struct State {
 }
 
 impl Prefetch {
-    pub fn new(file: &Arc<dyn Sections>, wanted: Wanted, plan: Vec<usize>) -> Self {
+    pub fn new(file: &Arc<dyn Sections>, wanted: SectionQuery, plan: Vec<usize>) -> Self {
         let threads = if plan.len() < MIN_PLAN_FOR_THREAD {
             1
         } else {
@@ -139,7 +139,12 @@ impl Prefetch {
         }
     }
 
-    /// The buffers of a section that was taken before, loaded again.
+    /// A section that was taken before, loaded again.
+    pub fn load_again(&self, section: usize) -> Result<Loaded, SourceError> {
+        self.shared.file.load(section, &self.shared.wanted)
+    }
+
+    /// Its buffers alone.
     pub fn reload(&self, section: usize) -> Result<Vec<Bytes>, SourceError> {
         self.shared.file.reload(section, &self.shared.wanted)
     }
@@ -193,6 +198,9 @@ impl Shared {
             return None;
         }
         let bytes = self.bytes_of(place);
+        if self.file.is_unlikely(self.plan[place]) && place >= state.taken {
+            return None;
+        }
         // A section that the reader waits for is loaded whatever its size.
         let is_first = place <= state.taken;
         let has_room = place < state.taken + self.file.sections_ahead()
@@ -277,11 +285,11 @@ mod tests {
             60
         }
 
-        fn may_hold(&self, _: usize, _: &Wanted) -> bool {
+        fn may_hold(&self, _: usize, _: &SectionQuery) -> bool {
             true
         }
 
-        fn load(&self, section: usize, _: &Wanted) -> Result<Loaded, SourceError> {
+        fn load(&self, section: usize, _: &SectionQuery) -> Result<Loaded, SourceError> {
             let ahead = section.saturating_sub(self.taken.load(SeqCst));
             self.furthest.fetch_max(ahead, SeqCst);
             assert_ne!(self.broken, Some(section));
@@ -308,7 +316,7 @@ mod tests {
     fn read(file: Slow) -> (Vec<Result<i64, String>>, usize) {
         let file = Arc::new(file);
         let sections: Arc<dyn Sections> = Arc::<Slow>::clone(&file);
-        let wanted = Wanted::new(Topics::All, TimeRange::ALL, &[]);
+        let wanted = SectionQuery::new(Topics::All, TimeRange::ALL, &[]);
         let mut prefetch = Prefetch::new(&sections, wanted, (0..60).collect());
         let mut found = Vec::new();
         while let Some(loaded) = prefetch.next() {
@@ -370,11 +378,11 @@ mod tests {
             24
         }
 
-        fn may_hold(&self, _: usize, _: &Wanted) -> bool {
+        fn may_hold(&self, _: usize, _: &SectionQuery) -> bool {
             true
         }
 
-        fn load(&self, _: usize, _: &Wanted) -> Result<Loaded, SourceError> {
+        fn load(&self, _: usize, _: &SectionQuery) -> Result<Loaded, SourceError> {
             let mut at_once = self.at_once.lock().unwrap();
             at_once.0 += 1;
             at_once.1 = at_once.1.max(at_once.0);
@@ -399,7 +407,7 @@ mod tests {
             changed: Condvar::new(),
         });
         let sections: Arc<dyn Sections> = Arc::<Together>::clone(&file);
-        let wanted = Wanted::new(Topics::All, TimeRange::ALL, &[]);
+        let wanted = SectionQuery::new(Topics::All, TimeRange::ALL, &[]);
         let mut prefetch = Prefetch::new(&sections, wanted, (0..24).collect());
         while prefetch.next().is_some() {}
         assert_eq!(file.at_once.lock().unwrap().1, 8);

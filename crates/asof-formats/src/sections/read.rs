@@ -7,7 +7,7 @@ use std::sync::Arc;
 use asof_core::{Batch, Row, SourceError, Stamp, TimeRange};
 use bytes::Bytes;
 
-use super::{Loaded, Prefetch, Sections, Wanted};
+use super::{Loaded, Prefetch, SectionQuery, Sections};
 
 /// The answer to a query.
 ///
@@ -21,6 +21,9 @@ pub(crate) struct Reader {
     plan: Vec<usize>,
     taken: usize,
     open: Vec<Cursor>,
+    /// The bytes of the parked sections' rows above which these are shortened: more than their share where even the fewest rows
+    /// of each are more, so that not each further section shortens all of them.
+    most_parked: usize,
     is_finished: bool,
 }
 
@@ -33,18 +36,35 @@ struct Cursor {
     buffer_count: u32,
     rows: Vec<Row>,
     at: usize,
+    /// Whether the section has rows after these, which are loaded when these run out.
+    is_short: bool,
+    /// The last row that was handed out before `rows`.
+    done: Option<Place>,
+}
+
+/// The order of messages.
+type Place = (Stamp, u64);
+
+fn place(row: &Row) -> Place {
+    (row.log_time, row.order)
 }
 
 /// A merged batch is closed at this many messages, or at this many bytes of payload.
 const MERGED_ROWS: usize = 16 << 10;
 const MERGED_BYTES: u64 = 16 << 20;
-/// Bytes that the open sections may hold. In a file whose chunks overlap more, further sections are parked: each batch
-/// opens them again for the messages that it needs, which costs time instead of memory.
+/// The same while sections are parked: each batch loads them again, so that the fewer batches there are, the better.
+const PARKED_ROWS: usize = 256 << 10;
+const PARKED_BYTES: u64 = 32 << 20;
+/// Bytes that the open sections may hold, with their rows. In a file whose chunks overlap more, further sections are
+/// parked: each batch opens them again for the messages that it needs, which costs time instead of memory.
 const OPEN_BYTES: usize = 48 << 20;
+/// Bytes that the rows of all parked sections may take: each keeps its next ones, but at least a few.
+const PARKED_ROW_BYTES: usize = 24 << 20;
+const FEWEST_PARKED_ROWS: usize = 16;
 
 impl Reader {
     /// Reads the sections of `plan`, which may be in any order.
-    pub fn new(file: &Arc<dyn Sections>, wanted: Wanted, mut plan: Vec<usize>) -> Self {
+    pub fn new(file: &Arc<dyn Sections>, wanted: SectionQuery, mut plan: Vec<usize>) -> Self {
         plan.sort_by_key(|&index| file.range_of(index).start);
         let starts = plan
             .iter()
@@ -57,14 +77,18 @@ impl Reader {
             plan,
             taken: 0,
             open: Vec::new(),
+            most_parked: PARKED_ROW_BYTES,
             is_finished: false,
         }
     }
 
     /// Opens every section that may hold a message at or before the earliest open one.
     fn admit(&mut self) -> Result<(), SourceError> {
+        let mut earliest = self.open.iter().map(Cursor::head).min();
+        let mut held: usize = self.open.iter().map(Cursor::bytes).sum();
+        let mut parked = self.parked_row_bytes();
         while let Some(&start) = self.starts.get(self.taken) {
-            if self.open.iter().any(|cursor| cursor.head() < start) {
+            if earliest.is_some_and(|head| head < start) {
                 break;
             }
             let section = self.plan[self.taken];
@@ -72,18 +96,31 @@ impl Reader {
             match self.prefetch.next() {
                 Some(Ok(Loaded { rows, .. })) if rows.is_empty() => {}
                 Some(Ok(Loaded { buffers, rows })) => {
-                    let open = self
-                        .open
-                        .iter()
-                        .filter_map(|cursor| cursor.buffers.as_ref());
-                    let held: usize = open.chain([&buffers]).flatten().map(Bytes::len).sum();
-                    self.open.push(Cursor {
+                    let buffer_count = buffers.len() as u32;
+                    let mut cursor = Cursor {
                         section,
-                        buffer_count: buffers.len() as u32,
-                        buffers: (self.open.is_empty() || held <= OPEN_BYTES).then_some(buffers),
+                        buffer_count,
+                        buffers: Some(buffers),
                         rows,
                         at: 0,
-                    });
+                        is_short: false,
+                        done: None,
+                    };
+                    let bytes = cursor.bytes();
+                    if !self.open.is_empty() && held + bytes > OPEN_BYTES {
+                        cursor.buffers = None;
+                        parked += row_bytes(&cursor.rows);
+                    } else {
+                        held += bytes;
+                    }
+                    let head = cursor.head();
+                    earliest = Some(earliest.map_or(head, |earliest| earliest.min(head)));
+                    self.open.push(cursor);
+                    if parked > self.most_parked {
+                        self.shorten_parked();
+                        parked = self.parked_row_bytes();
+                        self.most_parked = PARKED_ROW_BYTES.max(2 * parked);
+                    }
                 }
                 Some(Err(error)) => return Err(error),
                 None => break,
@@ -92,10 +129,34 @@ impl Reader {
         Ok(())
     }
 
+    fn parked_row_bytes(&self) -> usize {
+        let parked = self.open.iter().filter(|cursor| cursor.is_parked());
+        parked.map(|cursor| row_bytes(&cursor.rows)).sum()
+    }
+
+    /// Keeps the rows of parked sections within their share of memory.
+    fn shorten_parked(&mut self) {
+        let most = self.most_parked_rows();
+        for cursor in self.open.iter_mut().filter(|cursor| cursor.is_parked()) {
+            cursor.keep(most);
+        }
+    }
+
+    /// Half of what each may keep, so that not each further section shortens all of them again.
+    fn most_parked_rows(&self) -> usize {
+        let parked = self.open.iter().filter(|cursor| cursor.is_parked()).count();
+        let most = PARKED_ROW_BYTES / size_of::<Row>() / parked.max(1) / 2;
+        most.max(FEWEST_PARKED_ROWS)
+    }
+
     /// Everything of the only open section before `horizon`.
     fn cut_single(&mut self, horizon: Option<Stamp>) -> Result<Batch, SourceError> {
         let channels = self.file.channels();
         let cursor = &mut self.open[0];
+        if cursor.is_short {
+            // Nothing overlaps with it any more.
+            cursor.load_rest(&self.prefetch)?;
+        }
         let buffers = if let Some(buffers) = cursor.buffers.take() {
             buffers
         } else {
@@ -133,13 +194,12 @@ impl Reader {
     /// The next messages of all open sections together, before `horizon`.
     fn merge(&mut self, horizon: Option<Stamp>) -> Result<Batch, SourceError> {
         let is_before = |row: &Row| horizon.is_none_or(|horizon| row.log_time < horizon);
-        let key = |row: &Row| (row.log_time, row.order);
         let head = |cursor: &Cursor| {
             cursor
                 .rows
                 .get(cursor.at)
                 .filter(|row| is_before(row))
-                .map(key)
+                .map(place)
         };
         let heads = self
             .open
@@ -157,60 +217,80 @@ impl Reader {
                 buffer_count - cursor.buffer_count
             })
             .collect();
+        let is_parked = self.open.iter().any(Cursor::is_parked);
+        let most_parked = self.most_parked_rows();
+        let (most_rows, most_bytes) = if is_parked {
+            (PARKED_ROWS, PARKED_BYTES)
+        } else {
+            (MERGED_ROWS, MERGED_BYTES)
+        };
         let mut merged =
-            Vec::with_capacity(MERGED_ROWS.min(self.open.iter().map(Cursor::left).sum()));
+            Vec::with_capacity(most_rows.min(self.open.iter().map(Cursor::left).sum()));
+        // Which of the merged rows are of each parked section.
+        let mut of_parked: Vec<Vec<usize>> = vec![Vec::new(); self.open.len()];
         let mut bytes = 0;
         while let Some(Reverse((_, index))) = heap.pop()
-            && merged.len() < MERGED_ROWS
-            && bytes < MERGED_BYTES
+            && merged.len() < most_rows
+            && bytes < most_bytes
         {
             // Neighbours often come from one section: take its run up to the next section's head at once.
             let limit = heap.peek().map(|Reverse((limit, _))| *limit);
             let cursor = &mut self.open[index];
             while let Some(row) = cursor.rows.get(cursor.at).filter(|row| is_before(row)) {
-                if limit.is_some_and(|limit| key(row) > limit)
-                    || merged.len() >= MERGED_ROWS
-                    || bytes >= MERGED_BYTES
+                if limit.is_some_and(|limit| place(row) > limit)
+                    || merged.len() >= most_rows
+                    || bytes >= most_bytes
                 {
                     break;
                 }
                 bytes += row.len;
+                if cursor.is_parked() {
+                    of_parked[index].push(merged.len());
+                }
                 merged.push(Row {
                     buffer: first_buffers[index] + row.buffer,
                     ..*row
                 });
                 cursor.at += 1;
             }
+            if cursor.is_short && cursor.left() == 0 {
+                cursor.load_rest(&self.prefetch)?;
+                cursor.buffers = None;
+                cursor.keep(most_parked);
+            }
             if let Some(head) = head(cursor) {
                 heap.push(Reverse((head, index)));
             }
         }
         let mut buffers = Vec::with_capacity(buffer_count as usize);
-        for (cursor, &first) in self.open.iter().zip(&first_buffers) {
-            match &cursor.buffers {
-                Some(own) => buffers.extend_from_slice(own),
-                None => buffers.extend(self.fetch_parked(cursor, first, &mut merged)?),
+        for (index, cursor) in self.open.iter().enumerate() {
+            if let Some(own) = &cursor.buffers {
+                buffers.extend_from_slice(own);
+                continue;
             }
+            let rows = of_parked[index].iter();
+            buffers.extend(self.fetch_parked(cursor, first_buffers[index], rows, &mut merged)?);
         }
         self.open.retain(|cursor| cursor.left() > 0);
         Ok(Batch::new(self.file.channels(), buffers, merged))
     }
 
-    /// The payloads of the rows in a parked section, copied into its first buffer.
-    fn fetch_parked(
+    /// The payloads of these rows of a parked section, copied into its first buffer.
+    fn fetch_parked<'a>(
         &self,
         cursor: &Cursor,
         first: u32,
+        own: impl ExactSizeIterator<Item = &'a usize>,
         rows: &mut [Row],
     ) -> Result<Vec<Bytes>, SourceError> {
-        let its_own = first..first + cursor.buffer_count;
-        let mut buffers = vec![Bytes::new(); its_own.len()];
-        if !rows.iter().any(|row| its_own.contains(&row.buffer)) {
+        let mut buffers = vec![Bytes::new(); cursor.buffer_count as usize];
+        if own.len() == 0 {
             return Ok(buffers);
         }
         let contents = self.prefetch.reload(cursor.section)?;
         let mut cut = Vec::new();
-        for row in rows.iter_mut().filter(|row| its_own.contains(&row.buffer)) {
+        for &row in own {
+            let row = &mut rows[row];
             let payload = contents
                 .get((row.buffer - first) as usize)
                 .and_then(|all| all.get(row.offset as usize..(row.offset + row.len) as usize));
@@ -235,6 +315,49 @@ impl Cursor {
     fn left(&self) -> usize {
         self.rows.len() - self.at
     }
+
+    fn is_parked(&self) -> bool {
+        self.buffers.is_none()
+    }
+
+    /// What it holds, if it is not parked.
+    fn bytes(&self) -> usize {
+        let buffers = self.buffers.as_ref();
+        buffers.map_or(0, |buffers| {
+            buffers.iter().map(Bytes::len).sum::<usize>() + row_bytes(&self.rows)
+        })
+    }
+
+    /// Keeps the next rows, and forgets those after them.
+    fn keep(&mut self, most: usize) {
+        self.done = self.rows[..self.at].last().map(place).or(self.done);
+        self.is_short |= self.left() > most;
+        let end = self.at + self.left().min(most);
+        self.rows = self.rows[self.at..end].to_vec();
+        self.at = 0;
+    }
+
+    /// Loads all that is left of it, with its buffers.
+    fn load_rest(&mut self, prefetch: &Prefetch) -> Result<(), SourceError> {
+        self.done = self.rows[..self.at].last().map(place).or(self.done);
+        let mut loaded = prefetch.load_again(self.section)?;
+        // There are others only if the file changed since.
+        loaded.rows.retain(|row| row.buffer < self.buffer_count);
+        loaded
+            .buffers
+            .resize(self.buffer_count as usize, Bytes::new());
+        self.at = loaded
+            .rows
+            .partition_point(|row| Some(place(row)) <= self.done);
+        self.rows = loaded.rows;
+        self.buffers = Some(loaded.buffers);
+        self.is_short = false;
+        Ok(())
+    }
+}
+
+fn row_bytes(rows: &[Row]) -> usize {
+    size_of_val(rows)
 }
 
 impl Iterator for Reader {
@@ -268,7 +391,7 @@ pub(crate) struct InFileOrder {
 }
 
 impl InFileOrder {
-    pub fn new(file: &Arc<dyn Sections>, wanted: Wanted, mut plan: Vec<usize>) -> Self {
+    pub fn new(file: &Arc<dyn Sections>, wanted: SectionQuery, mut plan: Vec<usize>) -> Self {
         plan.sort_unstable();
         InFileOrder {
             file: Arc::clone(file),
@@ -316,7 +439,110 @@ pub(crate) fn deepest_overlap(sections: impl Iterator<Item = (TimeRange, u64)>) 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use asof_core::Channel;
+
     use super::*;
+
+    /// Sections without payloads, whose rows are dealt out in turn: each spans all of time.
+    struct Dealt {
+        sections: usize,
+        rows_each: usize,
+        loads: AtomicUsize,
+    }
+
+    impl Sections for Dealt {
+        fn name(&self) -> &'static str {
+            "dealt"
+        }
+
+        fn threads(&self) -> usize {
+            1
+        }
+
+        fn range_of(&self, _: usize) -> TimeRange {
+            TimeRange::ALL
+        }
+
+        fn expected_bytes(&self, _: usize) -> u64 {
+            0
+        }
+
+        fn section_count(&self) -> usize {
+            self.sections
+        }
+
+        fn may_hold(&self, _: usize, _: &SectionQuery) -> bool {
+            true
+        }
+
+        fn load(&self, section: usize, _: &SectionQuery) -> Result<Loaded, SourceError> {
+            self.loads.fetch_add(1, Ordering::Relaxed);
+            let row = |at: usize| Row {
+                // Two rows at each time, some of them of one section.
+                log_time: Stamp::from_nanos((at * self.sections + section) as i64 / 2),
+                publish_time: Stamp::MIN,
+                order: super::super::order_of(section, at as u64),
+                offset: 0,
+                len: 0,
+                sequence: 0,
+                channel: 0,
+                buffer: 0,
+            };
+            let rows = (0..self.rows_each).map(row).collect();
+            Ok(Loaded::of(Bytes::from_static(b"!"), rows))
+        }
+
+        fn channels(&self) -> Arc<[Arc<Channel>]> {
+            [Arc::default()].into()
+        }
+    }
+
+    #[test]
+    fn rows_of_sections_that_all_overlap_are_within_a_budget_too() {
+        let dealt = Arc::new(Dealt {
+            sections: 80,
+            rows_each: 20_000,
+            loads: AtomicUsize::default(),
+        });
+        let file: Arc<dyn Sections> = Arc::<Dealt>::clone(&dealt);
+        let wanted = SectionQuery::new(asof_core::Topics::All, TimeRange::ALL, &file.channels());
+        let mut reader = Reader::new(&file, wanted, (0..80).collect());
+        let (mut last, mut count) = (None, 0);
+        while let Some(batch) = reader.next() {
+            for row in batch.expect("reads").rows() {
+                assert!(Some(place(row)) > last, "{:?} after {last:?}", place(row));
+                last = Some(place(row));
+                count += 1;
+            }
+            let (parked, open): (Vec<_>, Vec<_>) = reader.open.iter().partition(|c| c.is_parked());
+            let held = open.iter().map(|cursor| cursor.bytes()).sum::<usize>();
+            assert!(held <= OPEN_BYTES, "{held}");
+            let held: usize = parked.iter().map(|cursor| row_bytes(&cursor.rows)).sum();
+            assert!(held <= PARKED_ROW_BYTES, "{held}");
+        }
+        assert_eq!(count, 80 * 20_000);
+        let loads = dealt.loads.load(Ordering::Relaxed);
+        assert!(loads < 80 * 20, "{loads}");
+    }
+
+    #[test]
+    fn tens_of_thousands_of_sections_that_all_overlap_cost_what_they_hold() {
+        let read = |sections| {
+            let file: Arc<dyn Sections> = Arc::new(Dealt {
+                sections,
+                rows_each: 3,
+                loads: AtomicUsize::default(),
+            });
+            let all = asof_core::Topics::All;
+            let wanted = SectionQuery::new(all, TimeRange::ALL, &file.channels());
+            let reader = Reader::new(&file, wanted, (0..sections).collect());
+            let batches = reader.map(|batch| batch.expect("reads").rows().len());
+            assert_eq!(batches.sum::<usize>(), 3 * sections);
+        };
+        asof_core::testing::assert_linear("overlapping sections", |scale| 2_000 * scale, read);
+    }
 
     #[test]
     fn the_deepest_overlap_counts_what_is_open_at_one_instant() {

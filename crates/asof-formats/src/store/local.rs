@@ -1,15 +1,21 @@
 //! A folder on disk as a store.
 
+use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use asof_core::{Source, SourceError, Stamp};
 use bytes::Bytes;
 
-use super::{Listing, Replaced, StoredFile};
+use super::{FilePiece, Listing, Replaced, StoredFile};
 use crate::folder::{is_hidden_name, is_named_recording};
+use crate::open::open_known_file;
+use crate::pieces::{KnownFile, Noted};
+use crate::storage::failed;
 use crate::{MappedFile, OpenOptions, Storage, open_with};
 
 #[derive(Debug)]
@@ -19,6 +25,8 @@ pub(super) struct LocalStore {
 
 /// How deep folders are searched.
 const MAX_FOLDER_DEPTH: usize = 32;
+/// How many files and folders are looked at.
+const MAX_ENTRIES: usize = 10_000_000;
 /// The prefix of a file that is being written.
 const UNFINISHED: &str = ".asof-";
 
@@ -43,6 +51,8 @@ impl LocalStore {
         let mut walk = Walk {
             root: fs::canonicalize(&self.root).map_err(|cause| no_folder(&self.root, cause))?,
             listing: Listing::default(),
+            entries: 0,
+            linked: HashSet::new(),
         };
         let entries = fs::read_dir(&self.root).map_err(|cause| no_folder(&self.root, cause))?;
         walk.entries(entries, "", 0);
@@ -70,6 +80,36 @@ impl LocalStore {
         options: &OpenOptions,
     ) -> Result<Box<dyn Source>, SourceError> {
         open_with(self.path_of(&file.path), options)
+    }
+
+    pub fn open_noting(
+        &self,
+        file: &StoredFile,
+        options: &OpenOptions,
+    ) -> Result<(Box<dyn Source>, Vec<FilePiece>), SourceError> {
+        let (path, noted) = (self.path_of(&file.path), Arc::new(Noted::new()));
+        let known = KnownFile::noting(&path, options.map, &noted);
+        let known = known.map_err(|cause| failed(&path, cause))?;
+        match open_known_file(known, options)? {
+            Some(recording) => Ok((recording, noted.take())),
+            None => Ok((self.open(file, options)?, Vec::new())),
+        }
+    }
+
+    pub fn open_known(
+        &self,
+        file: &StoredFile,
+        pieces: Vec<FilePiece>,
+        options: &OpenOptions,
+    ) -> Result<Box<dyn Source>, SourceError> {
+        if !pieces.is_empty() {
+            let path = self.path_of(&file.path);
+            let known = KnownFile::new(&path, file.size, pieces, options.map);
+            if let Some(recording) = open_known_file(known, options)? {
+                return Ok(recording);
+            }
+        }
+        self.open(file, options)
     }
 
     pub fn is_version(&self, file: &StoredFile) -> Result<bool, SourceError> {
@@ -137,6 +177,10 @@ impl LocalStore {
 struct Walk {
     root: PathBuf,
     listing: Listing,
+    /// How many files and folders were looked at.
+    entries: usize,
+    /// The folders since the first that a link leads to, by their real paths: each is walked once.
+    linked: HashSet<PathBuf>,
 }
 
 impl Walk {
@@ -161,7 +205,17 @@ impl Walk {
             if is_hidden_name(name) {
                 continue;
             }
-            self.entry(&entry, &format!("{prefix}{name}"), depth);
+            self.entries += 1;
+            match self.entries.cmp(&MAX_ENTRIES) {
+                Ordering::Less => self.entry(&entry, &format!("{prefix}{name}"), depth),
+                Ordering::Equal => {
+                    self.problem(
+                        prefix,
+                        &format!("there are more than {MAX_ENTRIES} entries"),
+                    );
+                }
+                Ordering::Greater => return,
+            }
         }
     }
 
@@ -181,6 +235,13 @@ impl Walk {
             return;
         };
         if found.is_dir() {
+            let is_outside = is_link || !self.linked.is_empty();
+            if is_outside
+                && let Ok(real) = fs::canonicalize(entry.path())
+                && !self.linked.insert(real)
+            {
+                return;
+            }
             if depth >= MAX_FOLDER_DEPTH {
                 self.problem(path, "it is nested too deeply");
                 return;

@@ -9,6 +9,7 @@ use std::path::Path;
 use asof_core::{Source, SourceError, Stamp};
 use bytes::Bytes;
 
+use crate::folder::{METADATA, listed_in};
 use crate::{OpenOptions, REMOTE_SCHEMES, Storage, without_secrets};
 use local::LocalStore;
 #[cfg(feature = "remote")]
@@ -164,6 +165,18 @@ impl Store {
         !matches!(self.0, Inner::Local(_))
     }
 
+    /// Whether it is one recording itself: the folder of a ROS 2 bag, with its `metadata.yaml`.
+    ///
+    /// # Errors
+    /// When that exists and cannot be read.
+    pub fn is_bag(&self) -> Result<bool, SourceError> {
+        let description = self.read(METADATA)?;
+        let text = description
+            .as_ref()
+            .map(|found| std::str::from_utf8(&found.bytes));
+        Ok(text.is_some_and(|text| text.is_ok_and(|text| listed_in(text).is_some())))
+    }
+
     /// Every file with the name of a recording (`.mcap`, `.bag`, `.db3`, `.ulg`, and these with `.zst`), in all folders
     /// but hidden ones. None is opened.
     ///
@@ -194,8 +207,8 @@ impl Store {
     }
 
     /// [`Store::open`], also returning the pieces of the file that were read: with them,
-    /// [`open_known`](Store::open_known) makes no request. Empty on disk, where opening is cheap, and if opening read
-    /// more than a megabyte.
+    /// [`open_known`](Store::open_known) makes no request, and does not touch a disk. Empty if opening read more than a megabyte, and
+    /// on disk for formats without a summary.
     ///
     /// # Errors
     /// As [`open`](crate::open).
@@ -204,11 +217,7 @@ impl Store {
         file: &StoredFile,
         options: &OpenOptions,
     ) -> Result<(Box<dyn Source>, Vec<FilePiece>), SourceError> {
-        match &self.0 {
-            Inner::Local(store) => Ok((store.open(file, options)?, Vec::new())),
-            #[cfg(feature = "remote")]
-            Inner::Remote(store) => store.open_noting(file, options),
-        }
+        forward!(self, store => store.open_noting(file, options))
     }
 
     /// [`Store::open`] with pieces of this version of the file that were read before: they are not fetched again.
@@ -216,25 +225,13 @@ impl Store {
     ///
     /// # Errors
     /// As [`open`](crate::open).
-    #[cfg_attr(
-        not(feature = "remote"),
-        allow(unused_variables, reason = "a disk is asked again")
-    )]
-    #[cfg_attr(
-        not(feature = "remote"),
-        expect(clippy::needless_pass_by_value, reason = "a server's file keeps them")
-    )]
     pub fn open_known(
         &self,
         file: &StoredFile,
         pieces: Vec<FilePiece>,
         options: &OpenOptions,
     ) -> Result<Box<dyn Source>, SourceError> {
-        match &self.0 {
-            Inner::Local(store) => store.open(file, options),
-            #[cfg(feature = "remote")]
-            Inner::Remote(store) => store.open_known(file, pieces, options),
-        }
+        forward!(self, store => store.open_known(file, pieces, options))
     }
 
     /// Whether a listed file is still the same version, as far as that is known without a request: on a server, every

@@ -13,9 +13,8 @@ use object_store::{
 use super::{FilePiece, Listing, Replaced, StoredFile};
 use crate::folder::{is_hidden_name, is_named_recording};
 use crate::open::open_remote_file;
-use crate::remote::{
-    Noted, RETRY_TIME, RemoteFile, RemotePlace, failed, in_time, too_many_than, wait,
-};
+use crate::pieces::Noted;
+use crate::remote::{RETRY_TIME, RemoteFile, RemotePlace, failed, in_time, too_many_than, wait};
 use crate::{OpenOptions, Storage};
 
 /// A folder of a bucket or a web server.

@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use asof_ros::CdrWriter;
 
@@ -15,8 +16,12 @@ pub(crate) struct Formats {
     by_name: HashMap<String, Vec<Field>>,
     /// How many formats would have a type's name.
     by_type: HashMap<String, usize>,
+    /// The layouts of the definitions so far.
+    layouts: HashMap<String, Arc<Layout>>,
     /// The number of fields of all layouts so far.
     laid_out: usize,
+    /// The bytes of their definitions.
+    defined: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +44,8 @@ enum Kind {
 const MOST_STEPS: usize = 20_000;
 /// The most fields of all layouts together, to bound memory: no file needs more.
 const MOST_STEPS_IN_ALL: usize = 1_000_000;
+/// The most bytes of the definitions of all layouts together.
+const MOST_DEFINED: usize = 64 << 20;
 /// How deep formats may nest.
 const MAX_DEPTH: usize = 16;
 /// The separator between the parts of a definition.
@@ -57,15 +64,29 @@ impl Formats {
             .map(Field::parse)
             .collect::<Result<Vec<_>, _>>()?;
         let name = name.trim();
-        if self.by_name.insert(name.to_owned(), fields).is_none() {
-            *self.by_type.entry(camel_case(name)).or_default() += 1;
+        if self.by_name.get(name) == Some(&fields) {
+            return Ok(());
+        }
+        let is_other = if self.by_name.insert(name.to_owned(), fields).is_none() {
+            let named = self.by_type.entry(camel_case(name)).or_default();
+            *named += 1;
+            // A type's name depends on how many formats would have it.
+            *named > 1
+        } else {
+            true
+        };
+        if is_other {
+            self.layouts.clear();
         }
         Ok(())
     }
 
-    /// How messages of a format become CDR.
-    pub fn layout(&mut self, name: &str) -> Result<Layout, String> {
-        if self.laid_out > MOST_STEPS_IN_ALL {
+    /// How messages of a format become CDR; the same for each of its subscriptions.
+    pub fn layout(&mut self, name: &str) -> Result<Arc<Layout>, String> {
+        if let Some(known) = self.layouts.get(name) {
+            return Ok(Arc::clone(known));
+        }
+        if self.laid_out > MOST_STEPS_IN_ALL || self.defined > MOST_DEFINED {
             return Err("the log has more subscriptions than can be held".to_owned());
         }
         let mut compiler = Compiler {
@@ -81,12 +102,16 @@ impl Formats {
         let (steps, needed, timestamp) = (compiler.steps, compiler.needed, compiler.timestamp);
         self.laid_out += count;
         compiled?;
-        Ok(Layout {
-            definition: self.definition(name),
+        let definition = self.definition(name);
+        self.defined += definition.len();
+        let layout = Arc::new(Layout {
+            definition,
             steps,
             needed,
             timestamp,
-        })
+        });
+        self.layouts.insert(name.to_owned(), Arc::clone(&layout));
+        Ok(layout)
     }
 
     /// The format and its dependencies, in ROS 2's syntax.

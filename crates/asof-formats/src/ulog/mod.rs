@@ -19,7 +19,7 @@ use crate::counts::counted_channels;
 use crate::file::{Format, FormatFile, StoredFormat};
 use crate::options::OpenOptions;
 use crate::report::Report;
-use crate::sections::{Loaded, Sections, Wanted, order_of};
+use crate::sections::{Loaded, SectionQuery, Sections, order_of};
 use crate::storage::Storage;
 use record::{Fields, Head, Pair, kind};
 use scan::{Section, ends_definitions, stamp_of};
@@ -135,6 +135,10 @@ impl Sections for Ulog {
         self.storage.name()
     }
 
+    fn is_local(&self) -> bool {
+        self.storage.is_local()
+    }
+
     fn threads(&self) -> usize {
         self.threads
     }
@@ -153,14 +157,14 @@ impl Sections for Ulog {
         self.sections.len()
     }
 
-    fn may_hold(&self, section: usize, wanted: &Wanted) -> bool {
+    fn may_hold(&self, section: usize, wanted: &SectionQuery) -> bool {
         let section = &self.sections[section];
         let mut counts = section.counts.iter();
         wanted.range.overlaps(section.range)
             && counts.any(|&(channel, _)| wanted.wants(channel, &self.channels))
     }
 
-    fn load(&self, section: usize, wanted: &Wanted) -> Result<Loaded, SourceError> {
+    fn load(&self, section: usize, wanted: &SectionQuery) -> Result<Loaded, SourceError> {
         let place = &self.sections[section];
         let bytes = place.fetch(&*self.storage)?;
         let mut loading = Loading {
@@ -228,7 +232,7 @@ impl Ulog {
 /// A section that is being read.
 struct Loading<'a> {
     file: &'a Ulog,
-    wanted: &'a Wanted,
+    wanted: &'a SectionQuery,
     section: usize,
     /// The latest time so far, in microseconds, for messages without a time.
     time: u64,

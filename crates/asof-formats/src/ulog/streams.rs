@@ -1,6 +1,7 @@
 //! The channels of a ULog, and the mapping from message ids to them.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use asof_core::{Channel, Schema};
@@ -13,6 +14,11 @@ use super::record::Pair;
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     pub channels: Vec<Arc<Channel>>,
+    /// Their numbers by a hash of what they are.
+    by_content: HashMap<u64, Vec<u32>>,
+    /// The channels of subscriptions, by the address of their layout and their instance. The layouts are kept in `by_id`, so
+    /// no address is reused.
+    subscribed: HashMap<(usize, u8), u32>,
     /// By id: the offset in the file from which it means a stream; `None` after it was unsubscribed.
     by_id: HashMap<u16, Vec<(u64, Option<Stream>)>>,
 }
@@ -33,16 +39,23 @@ impl Streams {
         name: &str,
         formats: &mut Formats,
     ) -> Result<(), String> {
-        let layout = Arc::new(formats.layout(name)?);
-        let topic = match instance {
-            0 => format!("/{name}"),
-            instance => format!("/{name}/{instance}"),
+        let layout = formats.layout(name)?;
+        let key = (Arc::as_ptr(&layout) as usize, instance);
+        let channel = if let Some(known) = self.subscribed.get(&key) {
+            *known
+        } else {
+            let topic = match instance {
+                0 => format!("/{name}"),
+                instance => format!("/{name}/{instance}"),
+            };
+            let mut channel = channel_of(topic, &formats.type_name(name), &layout.definition);
+            channel
+                .metadata
+                .insert("multi_id".into(), instance.to_string());
+            let channel = self.channel(channel);
+            self.subscribed.insert(key, channel);
+            channel
         };
-        let mut channel = channel_of(topic, &formats.type_name(name), &layout.definition);
-        channel
-            .metadata
-            .insert("multi_id".into(), instance.to_string());
-        let channel = self.channel(channel);
         let stream = Stream { channel, layout };
         self.by_id
             .entry(id)
@@ -71,12 +84,19 @@ impl Streams {
 
     /// The index of a channel, which is added if it is new.
     pub fn channel(&mut self, channel: Channel) -> u32 {
-        let known = self.channels.iter().position(|known| **known == channel);
-        let place = known.unwrap_or_else(|| {
-            self.channels.push(Arc::new(channel));
-            self.channels.len() - 1
-        });
-        place as u32
+        let mut hasher = DefaultHasher::new();
+        let schema = channel.schema.as_ref();
+        let definition = schema.map(|schema| (&schema.name, &schema.data));
+        (&channel.topic, definition, &channel.metadata).hash(&mut hasher);
+        let alike = self.by_content.entry(hasher.finish()).or_default();
+        let is_same = |place: &&u32| *self.channels[**place as usize] == channel;
+        if let Some(known) = alike.iter().find(is_same) {
+            return *known;
+        }
+        let place = self.channels.len() as u32;
+        alike.push(place);
+        self.channels.push(Arc::new(channel));
+        place
     }
 }
 

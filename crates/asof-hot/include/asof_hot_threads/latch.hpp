@@ -55,9 +55,9 @@ struct EventLatch {
     }
 
     std::optional<Contact> contact() const {
-        const Word seen = acknowledged.word.load(std::memory_order_acquire);
+        const auto [seen, newest] = counts();
+        if (newest == seen) return std::nullopt;
         const auto last = events.newest();
-        if (!last || last->meta.generation <= seen) return std::nullopt;
         const Word count = last->meta.generation;
         Contact contact{count, count - seen, last->value.contacts_since_first, last->value.first_stamp, last->meta.stamp};
         if (last->value.first_count != seen + 1) {
@@ -135,6 +135,7 @@ class LatchResetter : detail::MoveOnly {
 // Observes events; copy it for any number of observers.
 class LatchObserver {
   public:
+    // A sensor's state is no bool: only LatchState::Clear says that it is there and reports nothing.
     struct State {
         LatchState kind;
         // The unacknowledged events.
@@ -144,10 +145,6 @@ class LatchObserver {
     };
 
     explicit LatchObserver(std::shared_ptr<const detail::EventLatch> latch) : latch_(std::move(latch)) {}
-    bool is_triggered() const {
-        const auto [acknowledged, count] = latch_->counts();
-        return count != acknowledged;
-    }
     // The number of events since this observer's last call, and in total.
     std::uint64_t new_events() {
         const auto count = latch_->events.generation();

@@ -53,42 +53,65 @@ class Latest {
         return generation;
     }
 
-    // The newest value; nothing before the first.
-    std::optional<Sample<T>> newest() const {
-        // Copied once, into what is returned.
-        std::optional<Sample<T>> sample{std::in_place};
+    // Copies the newest value into `target`; nothing before the first.
+    std::optional<Meta> newest(T& target) const {
         for (;;) {
             const Word generation = this->generation();
-            if (generation != 0 && !copy(generation, *sample)) continue;
-            if (generation == 0) sample.reset();
-            return sample;
+            if (generation == 0) return std::nullopt;
+            if (const auto meta = copy(generation, target)) return meta;
         }
+    }
+
+    // The newest value; nothing before the first.
+    std::optional<Sample<T>> newest() const {
+        return sampled([&](T& target) { return newest(target); });
     }
 
     // The value of a generation that the head has reached; nothing if its slot was reused for a newer one.
     std::optional<Sample<T>> at(Word generation) const {
-        std::optional<Sample<T>> sample{std::in_place};
-        if (!copy(generation, *sample)) sample.reset();
+        return sampled([&](T& target) { return copy(generation, target); });
+    }
+
+    // What `read` copies into a value, with that value: it is copied once, into what is returned.
+    template <typename Read>
+    static std::optional<Sample<T>> sampled(Read&& read) {
+        std::optional<Sample<T>> sample;
+        sample.emplace();
+        if (const std::optional<Meta> meta = read(sample->value))
+            sample->meta = *meta;
+        else
+            sample.reset();
         return sample;
     }
 
+    // A value that was read before, with what need not be looked up again while it is the newest.
+    struct Settled {
+        Meta meta;
+        const Slot* slot = nullptr;
+    };
+    Settled settled(Meta meta) const { return {meta, &slots_[meta.generation & (N - 1)]}; }
+
+    // Copies the settled value once more; false if there is none, or it is not the newest any more.
+    //
+    // One load of the head, after the copy, is enough. The slot was complete when it was read before, and is not
+    // written again before the head has passed it by N-1: if any of that was copied, the fence makes the head visible
+    // that far.
+    bool copy_settled(const Settled& settled, T& target) const {
+        if (!settled.slot) return false;
+        detail::copy_out<sizeof(T)>(settled.slot->value, &target);
+        std::atomic_thread_fence(std::memory_order_acquire);
+        return head_.word.load(std::memory_order_relaxed) == settled.meta.generation;
+    }
+
   private:
-    // False if the slot was reused meanwhile: then what was copied is to be discarded.
-    bool copy(Word generation, Sample<T>& sample) const {
+    // Nothing if the slot was reused meanwhile: then what was copied is to be discarded.
+    std::optional<Meta> copy(Word generation, T& target) const {
         const Slot& slot = slots_[generation & (N - 1)];
         const Word stamp = slot.stamp.load(std::memory_order_relaxed);
-        auto* to = reinterpret_cast<unsigned char*>(&sample.value);
-        for (std::size_t i = 0; i < whole; ++i) {
-            const Word word = slot.value[i].load(std::memory_order_relaxed);
-            std::memcpy(to + 8 * i, &word, 8);
-        }
-        if constexpr (rest != 0) {
-            const Word word = slot.value[whole].load(std::memory_order_relaxed);
-            std::memcpy(to + 8 * whole, &word, rest);
-        }
+        detail::copy_out<sizeof(T)>(slot.value, &target);
         std::atomic_thread_fence(std::memory_order_acquire);
-        sample.meta = {generation, stamp};
-        return slot.mark.load(std::memory_order_relaxed) == generation;
+        if (slot.mark.load(std::memory_order_relaxed) != generation) return std::nullopt;
+        return Meta{generation, stamp};
     }
 };
 
@@ -117,7 +140,17 @@ class LatestReader {
   public:
     explicit LatestReader(std::shared_ptr<const Latest<T, N>> memory) : memory_(std::move(memory)) {}
     // Nothing before the first value.
-    std::optional<Sample<T>> read() const { return memory_->newest(); }
+    std::optional<Sample<T>> read() const {
+        return Latest<T, N>::sampled([&](T& target) { return read_into(target); });
+    }
+    // Copies the newest value into `target`: the fastest way. Nothing, with `target` unchanged, before the first.
+    std::optional<Meta> read_into(T& target) const {
+        const auto settled = settled_;
+        if (memory_->copy_settled(settled, target)) return settled.meta;
+        const auto meta = memory_->newest(target);
+        if (meta) saw(*meta);
+        return meta;
+    }
     // Nothing if the newest value is the one of generation `seen`.
     std::optional<Sample<T>> read_if_newer(std::uint64_t seen) const {
         if (generation() == seen) return std::nullopt;
@@ -131,7 +164,24 @@ class LatestReader {
     std::uint64_t generation() const { return memory_->generation(); }
 
   private:
+    // A value that was read so often is expected to be the newest for a while.
+    static constexpr std::uint32_t settled_after_reads = 256;
+
+    void saw(Meta meta) const {
+        if (newest_ != meta.generation) {
+            newest_ = meta.generation;
+            reads_of_newest_ = 0;
+            settled_ = {};
+        } else if (++reads_of_newest_ == settled_after_reads) {
+            settled_ = memory_->settled(meta);
+        }
+    }
+
     std::shared_ptr<const Latest<T, N>> memory_;
+    // Of this reader alone.
+    mutable typename Latest<T, N>::Settled settled_;
+    mutable std::uint64_t newest_ = 0;
+    mutable std::uint32_t reads_of_newest_ = 0;
 };
 
 template <typename T, std::size_t N = 8>

@@ -123,7 +123,7 @@ pub unsafe extern "C" fn asof_broadcast_producer_open(
     // SAFETY: upheld by the caller.
     let opened = unsafe { open(name, &value, [slots, readers]) };
     boxed(opened.and_then(|memory| {
-        let claim = claim(&memory.body.0, Role::WRITER)?;
+        let claim = claim(&memory.body.mapping, Role::WRITER)?;
         Ok(AsofBroadcastProducer {
             state: ProducerState::attach(&memory),
             memory,
@@ -204,7 +204,7 @@ pub unsafe extern "C" fn asof_broadcast_producer_is_abandoned(
     producer: *const AsofBroadcastProducer,
 ) -> bool {
     // SAFETY: upheld by the caller.
-    !unsafe { &*producer }.memory.body.0.is_reader_alive()
+    !unsafe { &*producer }.memory.body.mapping.is_reader_alive()
 }
 
 /// Closes the writing end.
@@ -230,7 +230,7 @@ pub unsafe extern "C" fn asof_broadcast_reader_open(
         if number >= count {
             return Err(ShmError::NoSuchEnd { number, count });
         }
-        let claim = claim(&memory.body.0, Role::reader(number))?;
+        let claim = claim(&memory.body.mapping, Role::reader(number))?;
         Ok(AsofBroadcastReader {
             state: ReaderState::attach(&memory, number),
             memory,
@@ -321,7 +321,7 @@ pub unsafe extern "C" fn asof_broadcast_reader_is_abandoned(
     reader: *const AsofBroadcastReader,
 ) -> bool {
     // SAFETY: upheld by the caller.
-    !unsafe { &*reader }.memory.body.0.is_writer_alive()
+    !unsafe { &*reader }.memory.body.mapping.is_writer_alive()
 }
 
 /// Closes a reading end: the producer no longer waits for it.

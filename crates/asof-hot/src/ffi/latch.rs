@@ -3,7 +3,7 @@
 use core::ffi::c_char;
 use core::time::Duration;
 
-use super::{boxed, close, options, tell, text};
+use super::{boxed, close, options, text};
 use crate::latch::{EventLatch, LatchObserver, LatchResetter, LatchState, LatchTrigger};
 use crate::shm::{Claimed, Mapped, Segment};
 use crate::stamp::MonoStamp;
@@ -15,10 +15,10 @@ pub struct AsofLatchResetter(LatchResetter<Claimed<EventLatch>>);
 /// Observes events.
 pub struct AsofLatchObserver(LatchObserver<Mapped<EventLatch>>);
 
-/// The state of a sensor.
+/// What a sensor says.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AsofLatchState {
+pub enum AsofLatchKind {
     /// No unacknowledged events.
     Clear = 0,
     /// Events that were not acknowledged.
@@ -41,6 +41,16 @@ pub struct AsofLatchContact {
     pub last: u64,
     /// The contacts that were hit, as bits.
     pub contacts: u32,
+}
+
+/// The state of a sensor. A struct, so that nobody asks it as a bool: of the two answers that are no contact, one is a
+/// dead sensor.
+#[repr(C)]
+pub struct AsofLatchState {
+    /// What it says: only `Clear` is a sensor that is there and reports nothing.
+    pub kind: AsofLatchKind,
+    /// The unacknowledged events.
+    pub contact: AsofLatchContact,
 }
 
 /// Opens or creates a latch for reporting events; it is silent after `silence` nanoseconds without a sign of life, 0
@@ -92,13 +102,6 @@ pub unsafe extern "C" fn asof_latch_observer_open(name: *const c_char) -> *mut A
     boxed(segment.map(|segment| AsofLatchObserver(segment.observer())))
 }
 
-/// Whether there are unacknowledged events.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn asof_latch_is_triggered(observer: *const AsofLatchObserver) -> bool {
-    // SAFETY: upheld by the caller.
-    unsafe { &*observer }.0.is_triggered()
-}
-
 /// The number of events since this observer's last call, acknowledged or not.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_latch_new_events(observer: *mut AsofLatchObserver) -> u64 {
@@ -113,38 +116,32 @@ pub unsafe extern "C" fn asof_latch_count(observer: *const AsofLatchObserver) ->
     unsafe { &*observer }.0.count()
 }
 
-/// The state at `now`; unacknowledged events are written to `contact`.
+/// The state at `now`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_latch_state(
     observer: *const AsofLatchObserver,
     now: u64,
-    contact: *mut AsofLatchContact,
 ) -> AsofLatchState {
+    let mut contact = AsofLatchContact::default();
     // SAFETY: upheld by the caller.
-    let state = unsafe { &*observer }.0.state(MonoStamp(now));
-    let (kind, found) = match state {
-        LatchState::Clear => (AsofLatchState::Clear, AsofLatchContact::default()),
+    let kind = match unsafe { &*observer }.0.state(MonoStamp(now)) {
+        LatchState::Clear => AsofLatchKind::Clear,
         LatchState::Contact(found) => {
-            let found = AsofLatchContact {
+            contact = AsofLatchContact {
                 count: found.count,
                 new_count: found.new,
                 first: found.first.0,
                 last: found.last.0,
                 contacts: found.contacts,
             };
-            (AsofLatchState::Contact, found)
+            AsofLatchKind::Contact
         }
         LatchState::Silent { heard } => {
-            let found = AsofLatchContact {
-                last: heard.unwrap_or_default().0,
-                ..AsofLatchContact::default()
-            };
-            (AsofLatchState::Silent, found)
+            contact.last = heard.unwrap_or_default().0;
+            AsofLatchKind::Silent
         }
     };
-    // SAFETY: upheld by the caller.
-    unsafe { tell(contact, found) };
-    kind
+    AsofLatchState { kind, contact }
 }
 
 /// Closes an observing end.

@@ -4,13 +4,13 @@ use core::ffi::{c_char, c_void};
 use core::sync::atomic::Ordering;
 
 use super::{AsofMeta, AsofType, Body, boxed, close, layout, open_or_create, stride, tell};
-use crate::latest::{Memory, SlotMemory, newest, publish};
+use crate::latest::{Memory, Pace, SlotMemory, newest, publish};
 use crate::shm::mapping::Claim;
 use crate::shm::{Opening, Role, ShmError, claim};
 use crate::stamp::{Meta, MonoStamp};
 use crate::steps::Whole;
 use crate::sync::{AtomicWord, Word};
-use crate::words::{Words, bytes};
+use crate::words::{Words, bytes, fetch_for_reading};
 
 // The layout of `Latest`, for types aligned to at most 8: the head, then the slots, each a mark, a stamp, a value.
 const SLOTS: usize = 128;
@@ -50,11 +50,15 @@ impl Memory for RawLatest {
         self.slots
     }
     fn slot(&self, slot: usize) -> RawSlot {
-        let slot = (slot & (self.slots - 1)) * slot_stride(self.size);
+        let place = (slot & (self.slots - 1)) * slot_stride(self.size);
         RawSlot {
-            place: self.body.place(self.offset + SLOTS + slot),
+            place: self.body.place(self.offset + SLOTS + place),
             size: self.size,
         }
+    }
+    unsafe fn load(&self, value: *const u8, target: *mut u8) {
+        // SAFETY: a value is aligned to 8; the target is valid by the caller's promise.
+        unsafe { bytes::load(value.cast_mut(), target, self.size) }
     }
 }
 
@@ -71,9 +75,15 @@ impl SlotMemory for RawSlot {
         // SAFETY: the value follows the stamp, aligned to 8; the source is valid by the caller's promise.
         unsafe { bytes::store(self.place.add(VALUE), source, self.size) }
     }
+    fn value(&self) -> *const u8 {
+        self.place.wrapping_add(VALUE)
+    }
     unsafe fn load(&self, target: *mut u8) {
         // SAFETY: as above.
         unsafe { bytes::load(self.place.add(VALUE), target, self.size) }
+    }
+    fn fetch(&self) {
+        fetch_for_reading(self.place, VALUE + self.size);
     }
 }
 
@@ -87,6 +97,7 @@ pub struct AsofLatestWriter {
 /// A reading end of a latest value.
 pub struct AsofLatestReader {
     memory: RawLatest,
+    pace: Pace,
 }
 
 unsafe fn open(
@@ -124,7 +135,7 @@ pub unsafe extern "C" fn asof_latest_writer_open(
     // SAFETY: upheld by the caller.
     let opened = unsafe { open(name, &value, slots, open_or_create()) };
     boxed(opened.and_then(|memory| {
-        let claim = claim(&memory.body.0, Role::WRITER)?;
+        let claim = claim(&memory.body.mapping, Role::WRITER)?;
         let generation = memory.head().load(Ordering::Relaxed);
         Ok(AsofLatestWriter {
             memory,
@@ -184,7 +195,10 @@ pub unsafe extern "C" fn asof_latest_reader_open(
 ) -> *mut AsofLatestReader {
     // SAFETY: upheld by the caller.
     let opened = unsafe { open(name, &value, slots, Opening::OpenReadOnly) };
-    boxed(opened.map(|memory| AsofLatestReader { memory }))
+    boxed(opened.map(|memory| AsofLatestReader {
+        memory,
+        pace: Pace::new(),
+    }))
 }
 
 /// Copies the newest value to `value`; false if there is none yet. Never waits.
@@ -221,7 +235,7 @@ pub unsafe extern "C" fn asof_latest_generation(reader: *const AsofLatestReader)
 unsafe fn read(reader: &AsofLatestReader, value: *mut c_void, meta: *mut AsofMeta) -> bool {
     // SAFETY: upheld by the caller.
     unsafe {
-        let found: Option<(Meta, u32)> = newest(&reader.memory, value.cast());
+        let found: Option<(Meta, u32)> = reader.pace.read(&reader.memory, value.cast());
         let is_there = found.is_some();
         if let Some((found, _)) = found {
             tell(meta, found);
@@ -234,7 +248,11 @@ unsafe fn read(reader: &AsofLatestReader, value: *mut c_void, meta: *mut AsofMet
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_latest_is_writer_alive(reader: *const AsofLatestReader) -> bool {
     // SAFETY: upheld by the caller.
-    unsafe { &*reader }.memory.body.0.is_claimed(Role::WRITER)
+    unsafe { &*reader }
+        .memory
+        .body
+        .mapping
+        .is_claimed(Role::WRITER)
 }
 
 /// Closes a reading end.

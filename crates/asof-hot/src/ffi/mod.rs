@@ -204,7 +204,11 @@ fn within(
 
 /// The structure of a segment, accessed by offset.
 #[derive(Clone)]
-struct Body(Arc<Mapping>);
+struct Body {
+    mapping: Arc<Mapping>,
+    /// Where the structure is in it.
+    first: *mut u8,
+}
 
 impl Body {
     /// # Safety
@@ -217,11 +221,14 @@ impl Body {
     ) -> Result<Self, ShmError> {
         // SAFETY: upheld by the caller.
         let name = unsafe { text(name) }?;
-        obtain(name, opening, layout, make).map(|mapping| Body(Arc::new(mapping)))
+        obtain(name, opening, layout, make).map(|mapping| Body {
+            first: mapping.base().wrapping_add(BODY),
+            mapping: Arc::new(mapping),
+        })
     }
 
     fn place(&self, offset: usize) -> *mut u8 {
-        self.0.base().wrapping_add(BODY + offset)
+        self.first.wrapping_add(offset)
     }
 
     /// The value at an offset.

@@ -9,8 +9,8 @@ use super::latest::{RawLatest, total as latest_total};
 use super::{AsofMeta, AsofType, Body, boxed, close, layout, open_or_create, tell, within};
 use crate::latest::Memory as _;
 use crate::mux::{
-    LockLimit, LockOptions, Memory, SILENT, SLOTS, SourceLimit, SourceOptions, Stop, choose,
-    command, engage, force, give_way, is_engaged, release,
+    Followed, LockLimit, LockOptions, MOST, Memory, SILENT, SLOTS, SourceLimit, SourceOptions,
+    Stop, command, engage, force, give_way, is_engaged, release,
 };
 use crate::shm::mapping::Claim;
 use crate::shm::{Make, Opening, Role, ShmError, claim, disagreement};
@@ -125,6 +125,10 @@ impl Memory for RawMux {
         // SAFETY: the forced source follows the locks.
         unsafe { self.body.at((self.source_count() + self.locks) * WORD) }
     }
+    fn watched(&self) -> *const u8 {
+        // SAFETY: the ends come first, and there is one.
+        core::ptr::from_ref(unsafe { self.body.at::<StampCell>(0) }).cast()
+    }
     fn source_limit(&self, source: usize) -> SourceLimit {
         let offset = limits(self.source_count(), self.locks) + source * LIMIT;
         // SAFETY: the limits of the sources are there, and are not written once the mux is created.
@@ -166,7 +170,10 @@ pub struct AsofMuxDirector {
 }
 
 /// Reads the command to follow.
-pub struct AsofMuxOutput(RawMux);
+pub struct AsofMuxOutput {
+    memory: RawMux,
+    followed: Followed,
+}
 
 /// # Safety
 /// The name and the type's name are NUL-terminated strings.
@@ -177,8 +184,11 @@ unsafe fn open(
     opening: Opening,
     make: impl Make,
 ) -> Result<RawMux, ShmError> {
-    let (size, source_count) = (value.size, within(sources, 1..=16, "sources of a mux")?);
-    let lock_count = within(locks, 0..=16, "locks of a mux")?;
+    let (size, source_count) = (
+        value.size,
+        within(sources, 1..=MOST as u32, "sources of a mux")?,
+    );
+    let lock_count = within(locks, 0..=MOST as u32, "locks of a mux")?;
     // SAFETY: upheld by the caller.
     let body = unsafe {
         let total = total(size, source_count, lock_count);
@@ -328,7 +338,7 @@ fn claimed(
     if number >= count {
         return Err(ShmError::NoSuchEnd { number, count });
     }
-    claim(&mux.body.0, role(number))
+    claim(&mux.body.mapping, role(number))
 }
 
 /// Writes a command. It is valid until its timeout after `stamp`, unless a more important source commands.
@@ -421,7 +431,7 @@ pub unsafe extern "C" fn asof_mux_lock_close(lock: *mut AsofMuxLock) {
 pub unsafe extern "C" fn asof_mux_director_open(mux: *const AsofMux) -> *mut AsofMuxDirector {
     // SAFETY: upheld by the caller.
     let mux = unsafe { &(*mux).0 };
-    let claim = claim(&mux.body.0, Role::DIRECTOR);
+    let claim = claim(&mux.body.mapping, Role::DIRECTOR);
     boxed(claim.map(|claim| AsofMuxDirector {
         memory: mux.share(),
         _claim: claim,
@@ -466,7 +476,10 @@ pub unsafe extern "C" fn asof_mux_output_open(
     let counts = [source_count, lock_count];
     // SAFETY: upheld by the caller.
     let opened = unsafe { open(name, &value, counts, Opening::OpenReadOnly, ()) };
-    boxed(opened.map(AsofMuxOutput))
+    boxed(opened.map(|memory| AsofMuxOutput {
+        followed: Followed::new(&memory),
+        memory,
+    }))
 }
 
 /// Reads the command to follow at `now`. Without one, `value` holds a command that must not be followed, or is
@@ -479,7 +492,12 @@ pub unsafe extern "C" fn asof_mux_read(
     info: *mut AsofMuxInfo,
 ) -> AsofMuxAnswer {
     // SAFETY: upheld by the caller.
-    let chosen = unsafe { choose(&(*output).0, MonoStamp(now), value.cast()) };
+    let chosen = unsafe {
+        let output = &*output;
+        output
+            .followed
+            .choose(&output.memory, MonoStamp(now), value.cast())
+    };
     let mut found = AsofMuxInfo::default();
     let answer = match chosen {
         Ok((source, meta)) => {

@@ -130,7 +130,7 @@ struct ProducerOf<const DROPS: bool> {
 
 impl<const DROPS: bool> ProducerOf<DROPS> {
     fn attach(memory: RawRing<DROPS>) -> Result<Self, ShmError> {
-        let claim = claim(&memory.body.0, Role::WRITER)?;
+        let claim = claim(&memory.body.mapping, Role::WRITER)?;
         let book = vec![0; if DROPS { memory.capacity } else { 0 }];
         Ok(ProducerOf {
             state: ProducerState::attach(&memory, book.into_boxed_slice()),
@@ -173,7 +173,7 @@ impl<const DROPS: bool> ProducerEnd for ProducerOf<DROPS> {
         }
     }
     fn is_abandoned(&self) -> bool {
-        !self.memory.body.0.is_reader_alive()
+        !self.memory.body.mapping.is_reader_alive()
     }
 }
 
@@ -207,7 +207,7 @@ struct ConsumerOf<const DROPS: bool> {
 
 impl<const DROPS: bool> ConsumerOf<DROPS> {
     fn attach(memory: RawRing<DROPS>) -> Result<Self, ShmError> {
-        let claim = claim(&memory.body.0, Role::READER)?;
+        let claim = claim(&memory.body.mapping, Role::READER)?;
         Ok(ConsumerOf {
             state: ConsumerState::attach(&memory),
             // Each holds at least one slot: there is room for all that can be taken.
@@ -316,7 +316,7 @@ impl<const DROPS: bool> ConsumerEnd for ConsumerOf<DROPS> {
         self.memory.high_water().load(Ordering::Relaxed)
     }
     fn is_abandoned(&self) -> bool {
-        !self.memory.body.0.is_writer_alive()
+        !self.memory.body.mapping.is_writer_alive()
     }
 }
 

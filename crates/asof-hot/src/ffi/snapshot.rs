@@ -142,7 +142,7 @@ pub unsafe extern "C" fn asof_snapshot_writer_open(
     // SAFETY: upheld by the caller.
     let opened = unsafe { open(name, &value, readers) };
     boxed(opened.and_then(|memory| {
-        let claim = claim(&memory.body.0, Role::WRITER)?;
+        let claim = claim(&memory.body.mapping, Role::WRITER)?;
         let known = vec![Mail::default(); memory.readers].into_boxed_slice();
         Ok(AsofSnapshotWriter {
             state: WriterState::attach(&memory, known),
@@ -270,7 +270,7 @@ pub unsafe extern "C" fn asof_snapshot_reader_open(
         if number >= count {
             return Err(ShmError::NoSuchEnd { number, count });
         }
-        let claim = claim(&memory.body.0, Role::reader(number))?;
+        let claim = claim(&memory.body.mapping, Role::reader(number))?;
         Ok(AsofSnapshotReader {
             state: ReaderState::attach(&memory, number),
             memory,

@@ -194,7 +194,8 @@ void settings_that_disagree() {
     asof::LatchTrigger trigger(bumper, 100ms);
     asof::LatchResetter resetter(bumper);
     asof::LatchObserver observer(bumper);
-    CHECK(observer.silence() == 100ms && observer.state().kind == ASOF_LATCH_STATE_SILENT);
+    CHECK(observer.silence() == 100ms && observer.state().kind == ASOF_LATCH_KIND_SILENT);
+    static_assert(!std::is_constructible_v<bool, asof::LatchObserver::State>);
 }
 
 void permissions() {

@@ -293,6 +293,28 @@ void muxes() {
     director.automatic();
     CHECK(output.read(3000).source == 1);
 
+    // Whatever changes is noticed, also by a reader that has followed the same command before.
+    auto many = mux<double, 4, 2>({1h, 1h, 1h, 1h}, {{{4}, {4}}});
+    const auto follows = [&](std::size_t source) {
+        return many.output.read(1000).source == source && many.output.read(1000).source == source;
+    };
+    many.sources[0].write(0.5, 1000);
+    for (std::size_t lock = 0; lock < 2; ++lock) {
+        CHECK(follows(0));
+        many.locks[lock].engage();
+        CHECK(many.output.read(1000).stop == Stop::Locked && many.output.read(1000).lock == lock);
+        many.locks[lock].release(1000);
+    }
+    for (std::size_t source = 1; source < 4; ++source) {
+        CHECK(follows(0));
+        many.sources[source].write(0.1, 1000);
+        CHECK(follows(source) && many.director.force(0) && follows(0));
+        many.director.automatic();
+        CHECK(follows(source));
+        many.sources[source].give_way();
+    }
+    CHECK(follows(0));
+
     auto deadman = mux<double, 1, 1>({1h}, {{{1, 500ns}}});
     deadman.sources[0].write(0.9, 1000);
     CHECK(deadman.output.read(1000).stop == Stop::Locked);  // never heard
@@ -335,7 +357,8 @@ void latches() {
     const auto seen = observer.state(300);
     CHECK(seen.kind == LatchState::Contact && seen.contact.elapsed(300) == 200ns);
     trigger.trigger(0b10, 310);
-    CHECK(!resetter.reset(seen.contact.count) && observer.is_triggered());
+    CHECK(!resetter.reset(seen.contact.count));
+    static_assert(!std::is_constructible_v<bool, LatchObserver::State> && !std::is_convertible_v<LatchState, bool>);
     const auto left = observer.state(400).contact;
     CHECK(left.new_count == 1 && left.contacts == 0b10 && left.first == 310);
     CHECK(!resetter.reset_if_elapsed(100ns, 409) && resetter.reset_if_elapsed(100ns, 410));

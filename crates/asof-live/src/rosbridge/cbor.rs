@@ -15,7 +15,7 @@ type Read<T> = Result<T, minicbor::decode::Error>;
 pub(super) fn parse(bytes: &[u8]) -> Result<Incoming, RosbridgeError> {
     let wrong = |cause: &dyn std::fmt::Display| RosbridgeError::Cbor(cause.to_string());
     let mut decoder = Decoder::new(bytes);
-    let mut told = Told::default();
+    let mut told = Envelope::default();
     told.read(&mut decoder).map_err(|cause| wrong(&cause))?;
     match (told.op.as_str(), told.body) {
         ("publish", Some(body)) if !told.topic.is_empty() => Ok(Incoming::Publish {
@@ -30,13 +30,13 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Incoming, RosbridgeError> {
 
 /// The top-level fields of a message.
 #[derive(Default)]
-struct Told {
+struct Envelope {
     op: String,
     topic: String,
     body: Option<Body>,
 }
 
-impl Told {
+impl Envelope {
     fn read(&mut self, decoder: &mut Decoder<'_>) -> Read<()> {
         each(decoder, |name, decoder| {
             match name {

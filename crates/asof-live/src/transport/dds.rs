@@ -31,8 +31,8 @@ use rustdds::{
 use self::descriptions::Descriptions;
 use self::directory::Directory;
 use self::nodes::Nodes;
-use self::reader::{Manner, Reader, Wanted};
-use super::{Held, Losses, Transport, incomplete};
+use self::reader::{Manner, Reader, SubscriptionRequest};
+use super::{Losses, SubscriptionGuard, Transport, incomplete};
 use crate::graph::{Graph, Origin};
 use crate::ros::QosOverride;
 use crate::subscribe::Callback;
@@ -73,11 +73,11 @@ pub(crate) struct DdsTransport {
 #[derive(Default)]
 pub(super) struct Shared {
     pub losses: Losses,
-    pub told: Mutex<Told>,
+    pub told: Mutex<NetworkState>,
 }
 
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct NetworkState {
     /// Writers of topics.
     pub writers: usize,
     /// Processes on the network.
@@ -97,7 +97,7 @@ pub(super) struct Told {
 }
 
 enum Command {
-    Subscribe(Wanted),
+    Subscribe(SubscriptionRequest),
     Drop(usize),
     End,
 }
@@ -159,7 +159,7 @@ impl Transport for DdsTransport {
         publisher: &Publisher,
         asked: QosOverride,
         callback: Callback,
-    ) -> Result<Held, LiveError> {
+    ) -> Result<SubscriptionGuard, LiveError> {
         let Origin::Dds(topic) = &publisher.origin else {
             return Err(LiveError::NoKeys {
                 key: publisher.key.clone(),
@@ -167,7 +167,7 @@ impl Transport for DdsTransport {
         };
         let token = self.next.fetch_add(1, Ordering::Relaxed);
         let is_alive = Arc::new(AtomicBool::new(true));
-        let wanted = Wanted {
+        let wanted = SubscriptionRequest {
             token: Token(token),
             topic: Arc::clone(topic),
             described: Arc::clone(&publisher.described),
@@ -261,7 +261,7 @@ struct Worker {
     poll: Poll,
     received: Receiver<Command>,
     /// Readers that are still to be created.
-    waiting: VecDeque<Wanted>,
+    waiting: VecDeque<SubscriptionRequest>,
     directory: Directory,
     shared: Arc<Shared>,
     looked: Instant,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use asof_core::Stamp;
 use parking_lot::Mutex;
 
-use super::Held;
+use super::SubscriptionGuard;
 use crate::Sample;
 use crate::ros::is_latched;
 use crate::subscribe::Callback;
@@ -45,7 +45,7 @@ const MOST_KEPT: u64 = 64 << 20;
 
 impl Hub {
     /// Delivers the messages on a key until the returned guard is dropped.
-    pub fn subscribe(self: &Arc<Self>, key: &str, callback: &Callback) -> Held {
+    pub fn subscribe(self: &Arc<Self>, key: &str, callback: &Callback) -> SubscriptionGuard {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let last = {
             let mut lanes = self.lanes.lock();
@@ -105,15 +105,19 @@ impl Hub {
 
     fn leave(&self, key: &str, number: u64) {
         let mut lanes = self.lanes.lock();
+        let mut gone = (None, None);
         if let Some(lane) = lanes.by_key.get_mut(key) {
-            lane.callbacks.retain(|(one, _)| *one != number);
+            let place = lane.callbacks.iter().position(|(one, _)| *one == number);
+            gone.0 = place.map(|place| lane.callbacks.remove(place));
             if lane.callbacks.is_empty() {
                 let weight = lane.last.as_ref().map_or(0, Sample::weight);
-                lanes.by_key.remove(key);
+                gone.1 = lanes.by_key.remove(key);
                 lanes.kept = lanes.kept.saturating_sub(weight);
             }
         }
         drop(lanes);
+        // What a callback owns may be a subscription of this hub.
+        drop(gone);
         self.version.fetch_add(1, Ordering::Release);
     }
 }
@@ -209,10 +213,24 @@ mod tests {
     }
 
     #[test]
+    fn a_callback_may_own_another_subscription() {
+        let hub = Arc::new(Hub::default());
+        let (_, callback) = counter();
+        let inner = hub.subscribe("/b", &callback);
+        let callback: Callback = Arc::new(move |_| {
+            let _ = &inner;
+        });
+        let outer = hub.subscribe("/a", &callback);
+        drop(callback);
+        drop(outer);
+        assert!(!hub.is_wanted("/a") && !hub.is_wanted("/b"));
+    }
+
+    #[test]
     fn last_messages_are_kept_within_a_budget_and_given_back() {
         let hub = Arc::new(Hub::default());
         let (count, callback) = counter();
-        let held: Vec<Held> = (0..4)
+        let held: Vec<SubscriptionGuard> = (0..4)
             .map(|n| hub.subscribe(&format!("/{n}"), &callback))
             .collect();
         for round in 0..3 {

@@ -29,7 +29,7 @@ pub(crate) use self::dds::DdsTopic;
 pub(crate) use self::zenoh::ZenohTransport;
 
 /// Keeps a subscription alive until it is dropped.
-pub(crate) type Held = Box<dyn Any + Send + Sync>;
+pub(crate) type SubscriptionGuard = Box<dyn Any + Send + Sync>;
 
 /// A transport to a robot.
 pub(crate) trait Transport: Send + Sync {
@@ -43,10 +43,10 @@ pub(crate) trait Transport: Send + Sync {
         publisher: &Publisher,
         asked: QosOverride,
         callback: Callback,
-    ) -> Result<Held, LiveError>;
+    ) -> Result<SubscriptionGuard, LiveError>;
 
     /// Announces a subscriber to the publisher, where the publisher needs to know.
-    fn announce(&self, _publisher: &Publisher) -> Option<Held> {
+    fn announce(&self, _publisher: &Publisher) -> Option<SubscriptionGuard> {
         None
     }
 
@@ -56,7 +56,7 @@ pub(crate) trait Transport: Send + Sync {
         key_expression: &str,
         _callback: Callback,
         _refused: &Arc<AtomicU64>,
-    ) -> Result<Held, LiveError> {
+    ) -> Result<SubscriptionGuard, LiveError> {
         Err(LiveError::NoKeys {
             key: key_expression.to_owned(),
         })

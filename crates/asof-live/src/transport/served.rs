@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::hub::Hub;
 use super::socket::{self, Caller, Conversation};
-use super::{Held, Transport};
+use super::{SubscriptionGuard, Transport};
 use crate::graph::Graph;
 use crate::ros::QosOverride;
 use crate::subscribe::Callback;
@@ -60,7 +60,7 @@ impl<A: About> Transport for Served<A> {
         publisher: &Publisher,
         _asked: QosOverride,
         callback: Callback,
-    ) -> Result<Held, LiveError> {
+    ) -> Result<SubscriptionGuard, LiveError> {
         Ok(self.hub.subscribe(&publisher.key, &callback))
     }
 

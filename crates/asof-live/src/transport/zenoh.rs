@@ -14,7 +14,7 @@ use zenoh::query::{ConsolidationMode, QueryTarget, ReplyKeyExpr};
 use zenoh::sample::SampleKind;
 use zenoh_ext::{AdvancedSubscriberBuilderExt, HistoryConfig, RecoveryConfig};
 
-use super::{Held, Losses, Transport};
+use super::{Losses, SubscriptionGuard, Transport};
 use crate::describe::{DESCRIBE_TIMEOUT, Described};
 use crate::error::said;
 use crate::graph::{Graph, Origin};
@@ -92,7 +92,7 @@ impl ZenohTransport {
         publisher: &Publisher,
         qos: QosProfile,
         callback: Callback,
-    ) -> zenoh::Result<Held> {
+    ) -> zenoh::Result<SubscriptionGuard> {
         let described = Arc::clone(&publisher.described);
         let on_sample = move |sample: zenoh::sample::Sample| {
             receive(
@@ -157,7 +157,7 @@ impl Transport for ZenohTransport {
         publisher: &Publisher,
         asked: QosOverride,
         callback: Callback,
-    ) -> Result<Held, LiveError> {
+    ) -> Result<SubscriptionGuard, LiveError> {
         let qos = asked.over(publisher.qos.unwrap_or_default());
         let held = self
             .declare(publisher, qos, Arc::clone(&callback))
@@ -175,7 +175,7 @@ impl Transport for ZenohTransport {
 
     /// Publishers of 2026 that can hand over GPU buffers publish nothing that we can read, unless a subscriber that
     /// does not support such buffers announces itself.
-    fn announce(&self, publisher: &Publisher) -> Option<Held> {
+    fn announce(&self, publisher: &Publisher) -> Option<SubscriptionGuard> {
         let Origin::Token(token, _) = &publisher.origin else {
             return None;
         };
@@ -197,7 +197,7 @@ impl Transport for ZenohTransport {
         key_expression: &str,
         callback: Callback,
         refused: &Arc<AtomicU64>,
-    ) -> Result<Held, LiveError> {
+    ) -> Result<SubscriptionGuard, LiveError> {
         let channels: Mutex<RawChannels> = Mutex::default();
         let refused = Arc::clone(refused);
         let subscriber = self
@@ -273,7 +273,10 @@ impl Directory {
                         self.services.remove(&key);
                         graph.gone(&key);
                     }
-                    Change::Appeared(key) => found.extend(self.appeared(&graph, key)),
+                    Change::Appeared(key) => {
+                        let room = MOST_PUBLISHERS.saturating_sub(graph.len() + found.len());
+                        found.extend(self.appeared(&graph, key, room > 0));
+                    }
                 }
             }
             self.add(&graph, found);
@@ -281,12 +284,7 @@ impl Directory {
     }
 
     /// Adds publishers, and asks their nodes for missing types.
-    fn add(&self, graph: &Arc<Graph>, mut found: Vec<(String, Publisher)>) {
-        let room = MOST_PUBLISHERS.saturating_sub(graph.len());
-        for _ in room..found.len() {
-            Losses::count(&self.losses.crowded);
-        }
-        found.truncate(room);
+    fn add(&self, graph: &Arc<Graph>, found: Vec<(String, Publisher)>) {
         let mut asked = Vec::new();
         for (_, publisher) in &found {
             if let Origin::Token(token, topic) = &publisher.origin
@@ -311,11 +309,23 @@ impl Directory {
             .map(|(_, service)| service)
     }
 
-    /// The publisher that a token announces.
-    fn appeared(&mut self, graph: &Arc<Graph>, key: String) -> Option<(String, Publisher)> {
+    /// The publisher that a token announces, if there is room for it.
+    fn appeared(
+        &mut self,
+        graph: &Arc<Graph>,
+        key: String,
+        has_room: bool,
+    ) -> Option<(String, Publisher)> {
+        let losses = Arc::clone(&self.losses);
+        let has_room = || {
+            if !has_room {
+                Losses::count(&losses.crowded);
+            }
+            has_room
+        };
         if key.starts_with("@/") || BridgeToken::is_older(&key) {
             match BridgeToken::parse(&key) {
-                Ok(Some(token)) => return Some((key, bridged(graph, token))),
+                Ok(Some(token)) => return has_room().then(|| (key, bridged(graph, token))),
                 // A subscriber, a service, an action, or the bridge itself.
                 Ok(None) => {}
                 Err(error) => tracing::warn!("{error}; it is skipped"),
@@ -340,7 +350,7 @@ impl Directory {
             return None;
         }
         let topic = token.topic_key()?;
-        Some((key, published(graph, token, topic)))
+        has_room().then(|| (key, published(graph, token, topic)))
     }
 
     /// A type description service appeared: asks it for the missing types of its node.
@@ -459,16 +469,21 @@ fn watch_tokens(
                 SampleKind::Put => Change::Appeared(key),
                 SampleKind::Delete => Change::Gone(key),
             };
-            // The receiver is gone when the session is being closed.
-            if let Err(mpsc::TrySendError::Full(_)) = changes.try_send(change) {
-                Losses::count(&losses.crowded);
-            }
+            pass_on(&changes, change, &losses);
         })
         .wait()
         .map_err(|cause| LiveError::Zenoh {
             what: "cannot watch the robot's liveliness tokens".to_owned(),
             cause: said(&cause),
         })
+}
+
+/// Queues a change where there is room, without waiting: this is the transport's own thread.
+fn pass_on(changes: &SyncSender<Change>, change: Change, losses: &Losses) {
+    // The receiver is gone when the session is being closed.
+    if let Err(mpsc::TrySendError::Full(_)) = changes.try_send(change) {
+        Losses::count(&losses.crowded);
+    }
 }
 
 fn history(qos: QosProfile) -> HistoryConfig {
@@ -568,6 +583,60 @@ fn configuration(address: &ZenohAddress) -> Result<zenoh::Config, LiveError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Address;
+
+    #[test]
+    fn publishers_are_followed_up_to_a_number_and_the_rest_is_counted() {
+        let probe = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = probe.local_addr().expect("an address").port();
+        drop(probe);
+        let address: Address = format!("zenoh://?listen=127.0.0.1:{port}")
+            .parse()
+            .expect("an address");
+        let Address::Zenoh(address) = address else {
+            panic!("of Zenoh")
+        };
+        let config = configuration(&address).expect("a configuration");
+        let session = zenoh::open(config).wait().expect("a session");
+        let (graph, losses) = (Arc::new(Graph::default()), Arc::<Losses>::default());
+        let directory = Directory {
+            session,
+            graph: Arc::downgrade(&graph),
+            services: HashMap::new(),
+            losses: Arc::clone(&losses),
+        };
+        let token = |number: usize| {
+            format!(
+                "@ros2_lv/0/ab/0/{number}/MP/%/%/many/%t{number}/my_msgs::msg::dds_::Own_/RIHS01_00/::,:,:,:,,"
+            )
+        };
+        let (changes, events) = mpsc::channel();
+        let told = (0..MOST_PUBLISHERS + 50).map(|number| Change::Appeared(token(number)));
+        let told = told.chain((0..10).map(|number| Change::Gone(token(number))));
+        let told = told.chain([Change::Appeared(token(MOST_PUBLISHERS + 50))]);
+        for change in told {
+            changes.send(change).expect("there is room");
+        }
+        drop(changes);
+        directory.follow(&events);
+        assert_eq!(graph.len(), MOST_PUBLISHERS - 10 + 1);
+        assert_eq!(graph.types(), graph.len(), "nothing is left of the rest");
+        assert_eq!(losses.crowded.load(Ordering::Relaxed), 50);
+        assert_eq!(losses.problems("zenoh").len(), 1);
+    }
+
+    #[test]
+    fn changes_that_find_no_room_are_counted_and_hold_nobody_up() {
+        let (changes, events) = mpsc::sync_channel(1);
+        let losses = Losses::default();
+        for _ in 0..3 {
+            pass_on(&changes, Change::Gone(String::new()), &losses);
+        }
+        assert_eq!(losses.crowded.load(Ordering::Relaxed), 2);
+        drop(events);
+        pass_on(&changes, Change::Gone(String::new()), &losses);
+        assert_eq!(losses.crowded.load(Ordering::Relaxed), 2);
+    }
 
     #[test]
     fn raw_keys_are_followed_up_to_a_number_and_a_size() {

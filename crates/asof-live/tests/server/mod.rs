@@ -18,11 +18,14 @@ use tungstenite::http::header::SEC_WEBSOCKET_PROTOCOL;
 use tungstenite::{Error, Message, WebSocket};
 
 /// What a server does next.
+#[derive(Clone)]
 pub enum Act {
     Publish(String, u64, Vec<u8>),
     Status(String),
     Time(u64),
     Text(String),
+    /// Ends the connection.
+    Close,
     Binary(Vec<u8>),
     /// Bytes that go out as they are, under the WebSocket.
     Raw(Vec<u8>),
@@ -44,6 +47,8 @@ struct State {
     subscriptions: Mutex<HashMap<u32, String>>,
     latched: Mutex<HashMap<String, (u64, Vec<u8>)>>,
     acts: Mutex<Vec<Act>>,
+    /// Connections that ended with a word of both sides.
+    partings: AtomicUsize,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -86,6 +91,11 @@ impl Server {
         }));
     }
 
+    /// How many connections ended with a word of both sides.
+    pub fn partings(&self) -> usize {
+        self.state.partings.load(Ordering::Relaxed)
+    }
+
     pub fn address(&self) -> String {
         format!("foxglove://{}", self.address)
     }
@@ -112,15 +122,7 @@ impl Server {
     }
 
     pub fn act(&self, act: &Act) {
-        let act = match act {
-            Act::Publish(topic, at, payload) => Act::Publish(topic.clone(), *at, payload.clone()),
-            Act::Status(text) => Act::Status(text.clone()),
-            Act::Time(nanos) => Act::Time(*nanos),
-            Act::Text(text) => Act::Text(text.clone()),
-            Act::Binary(bytes) => Act::Binary(bytes.clone()),
-            Act::Raw(bytes) => Act::Raw(bytes.clone()),
-        };
-        lock(&self.state.acts).push(act);
+        lock(&self.state.acts).push(act.clone());
     }
 
     pub fn publish(&self, topic: &str, at: u64, payload: &[u8]) {
@@ -180,11 +182,14 @@ fn talk(stream: TcpStream, subprotocol: &'static str, state: &State, is_over: &A
     while !is_over.load(Ordering::Relaxed) {
         match socket.read() {
             Ok(Message::Text(text)) => {
-                if obey(&mut socket, state, &text).is_err() {
+                // What was asked before the client knew that it is over is not answered.
+                if obey(&mut socket, state, &text).is_err() && socket.can_write() {
                     return;
                 }
             }
-            Ok(Message::Close(_)) => return,
+            Ok(Message::Close(_)) => {
+                state.partings.fetch_add(1, Ordering::Relaxed);
+            }
             Ok(_) => {}
             Err(Error::Io(cause))
                 if matches!(
@@ -300,6 +305,7 @@ fn perform(socket: &mut Socket, state: &State, act: Act) -> Result<(), Error> {
         ),
         Act::Time(nanos) => socket.send(Message::Binary(time(nanos).into())),
         Act::Text(text) => socket.send(Message::Text(text.into())),
+        Act::Close => socket.close(None),
         Act::Binary(bytes) => socket.send(Message::Binary(bytes.into())),
         Act::Raw(bytes) => {
             socket.flush()?;

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from asof import errors
 from asof._asof import Batch, Fields, Message, Transform, __version__, now
 from asof._fleet import Fleet, Found, fleet
-from asof._live import Robot, Window, connect
+from asof._live import Playback, Recorder, Robot, Sets, Window, connect
 from asof._record import Record
 from asof._recording import Problem, Recording, Topic, TopicInfo, open
 from asof._table import Table
@@ -45,10 +45,13 @@ __all__ = [
     "Fleet",
     "Found",
     "Message",
+    "Playback",
     "Problem",
     "Record",
+    "Recorder",
     "Recording",
     "Robot",
+    "Sets",
     "Table",
     "Topic",
     "TopicInfo",

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 from asof import _asof
 from asof._recording import Recording, open
-from asof._table import Table
-from asof.errors import DecodeWarning
+from asof._table import Table, own_tables
+from asof.errors import DecodeWarning, FleetError, QueryError
+
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,8 @@ class Indexed:
     failed: int
 
 
-class Found(Table, Sequence[Recording]):
-    """Recordings that were found: a table with a row for each, and a sequence of the recordings, opened when they are taken.
+class Found(Table):
+    """Recordings that were found: a table with a row for each, and as a sequence the recordings, opened when they are taken.
 
     Its columns are ``recording``, ``address``, ``format``, ``size``, ``start``, ``end``, ``messages``, ``robot``, ``site``, ``date``,
     ``tags``, ``topics`` (those that were asked for) and ``problems`` (how many).
@@ -94,6 +96,18 @@ class Fleet:
             warnings.warn(problem, DecodeWarning, stacklevel=2)
         return Indexed(**counts)
 
+    def watch(self, pause: Any = 60.0) -> Iterator[Indexed]:
+        """Indexes again and again, each time after a pause, and says what each run found. A run that fails, as of a network that
+        is gone, is a warning."""
+        import time
+
+        while True:
+            time.sleep(_asof.length(pause) * 1e-9)
+            try:
+                yield self.index()
+            except FleetError as error:
+                warnings.warn(str(error), DecodeWarning, stacklevel=2)
+
     def find(
         self,
         topics: str | Sequence[str] = (),
@@ -106,16 +120,26 @@ class Fleet:
     ) -> Found:
         """The recordings with messages on one of these topics in a time, of one of these robots and sites, with these tags, and a
         condition such as ``messages > 1000``. Names may be patterns: ``/camera/*``. What is not given matches everything."""
-        wanted = {
-            "topics": _names(topics),
-            "since": since,
-            "until": until,
-            "robot": _names(robot),
-            "site": _names(site),
-            "tags": dict(tags or {}),
-            "where": where,
-        }
-        return Found(self._inner.find(wanted))
+        wanted = _wanted(topics, since, until, robot, site, tags, where)
+        return Found(self._asked(lambda: self._inner.find(wanted)))
+
+    def recordings(
+        self,
+        topics: str | Sequence[str] = (),
+        since: Any = None,
+        until: Any = None,
+        robot: str | Sequence[str] = (),
+        site: str | Sequence[str] = (),
+        tags: Mapping[str, str] | None = None,
+        where: str | None = None,
+    ) -> list[Recording]:
+        """The same recordings, to be read. What they hold is known from the catalogue; the first reader of each opens it. Those that
+        cannot be read are left out, which is a warning."""
+        wanted = _wanted(topics, since, until, robot, site, tags, where)
+        found, _, unreadable = self._asked(lambda: self._inner.recordings(wanted))
+        if unreadable:
+            warnings.warn(f"{unreadable} recordings cannot be read, and are left out", DecodeWarning, stacklevel=2)
+        return [Recording._of(source, [place]) for place, source in found]
 
     def tag(self, recording: str | os.PathLike[str], **tags: str | None) -> dict[str, str]:
         """Tags a recording without touching its file; None removes a tag. It is named by its path, its address, or the end of its
@@ -125,7 +149,17 @@ class Fleet:
     def sql(self, query: str, **tables: Any) -> Table:
         """The rows of a query over all recordings: every topic is a table, with the columns ``recording``, ``robot``, ``site`` and
         ``tags`` beside its own. Recordings that the query does not need are not opened. ``labels=frame`` adds a table of your own."""
-        return Table(self._inner.sql(query, tables))
+        own = own_tables(tables)
+        return Table(self._asked(lambda: self._inner.sql(query, own)))
+
+    def _asked(self, ask: Callable[[], _Answer]) -> _Answer:
+        """An answer from the catalogue; an error without one says how to get it."""
+        try:
+            return ask()
+        except (FleetError, QueryError):
+            if self.is_indexed:
+                raise
+            raise FleetError(f"{self.place} has no catalogue yet; index() makes it") from None
 
     def to_polars(self) -> Any:
         """All recordings as a ``polars.DataFrame``."""
@@ -147,6 +181,27 @@ class Fleet:
 
     def __reduce__(self) -> Any:
         return Fleet, self._words
+
+
+def _wanted(
+    topics: str | Sequence[str],
+    since: Any,
+    until: Any,
+    robot: str | Sequence[str],
+    site: str | Sequence[str],
+    tags: Mapping[str, str] | None,
+    where: str | None,
+) -> dict[str, Any]:
+    """What a search asks for."""
+    return {
+        "topics": _names(topics),
+        "since": since,
+        "until": until,
+        "robot": _names(robot),
+        "site": _names(site),
+        "tags": dict(tags or {}),
+        "predicate": where,
+    }
 
 
 def _names(given: str | Sequence[str]) -> list[str]:

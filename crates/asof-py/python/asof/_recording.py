@@ -13,9 +13,9 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 from asof import _asof
-from asof._table import Table
+from asof._table import Table, own_tables
 from asof._tf import TransformBuffer
-from asof.errors import DecodeWarning, FieldError, TopicError
+from asof.errors import AlignError, DecodeWarning, FieldError, TopicError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,15 +63,24 @@ class Recording:
     demand. It pickles by its address: another process opens it again.
     """
 
-    def __init__(self, places: Sequence[str]) -> None:
+    def __init__(self, places: Sequence[str], as_one: bool = False) -> None:
         self._places = list(places)
         self._source = _asof.Source.open(self._places)
+        self._is_one = as_one
+        if as_one:
+            self._source = self._source.as_one()
 
     @classmethod
     def _of(cls, source: _asof.Source, places: list[str]) -> Recording:
         """Wraps a source that was opened in another way."""
         recording = cls.__new__(cls)
-        recording._places, recording._source = places, source
+        recording._places, recording._source, recording._is_one = places, source, False
+        return recording
+
+    def as_one(self) -> Recording:
+        """Several recordings as a single one: :meth:`join`, :meth:`resample` and :meth:`sql` do not keep them apart."""
+        recording = Recording._of(self._source.as_one(), self._places)
+        recording._is_one = True
         return recording
 
     # Contents
@@ -159,6 +168,11 @@ class Recording:
         """
         return self._source.messages(list(topics), start, end)
 
+    def follow(self, *topics: str, start: Any = None, end: Any = None) -> Iterator[_asof.Message]:
+        """The same, then new ones as they arrive: of a running robot, or of a file that is being written. It ends when the recording
+        is complete, the robot is gone, or the end of the range has passed."""
+        return self._source.follow(list(topics), start, end)
+
     def at(self, time: Any, *topics: str) -> dict[str, _asof.Message]:
         """What was known: the last message of every topic at or before a time."""
         return {message.topic: message for message in self._source.at(time, list(topics))}
@@ -184,11 +198,14 @@ class Recording:
 
         The columns are ``time``, those of the anchor, ``/camera/image.width``, and for each other topic ``/odom offset``, in
         nanoseconds, and its own, ``/odom.pose``. ``columns`` selects: by topic, or a list for all topics that have them.
+
+        Of several recordings that have these topics, a message is matched with those of its own recording, which the first column,
+        ``recording``, names; it is null where one has some of the topics and others have the rest. :meth:`as_one` joins across them.
         """
         names = [others] if isinstance(others, str) else list(others)
         chosen = self._columns([anchor, *names], columns)
-        wish = _wish(how, on, tolerance, chosen, start, end, or_nearest)
-        return Table(self._source.join(anchor, names, wish), (self, "join", (anchor, names, wish)))
+        arguments = _arguments(how, on, tolerance, chosen, start, end, or_nearest)
+        return Table(self._source.join(anchor, names, arguments), (self, "join", (anchor, names, arguments)))
 
     def resample(
         self,
@@ -202,16 +219,19 @@ class Recording:
         end: Any = None,
         or_nearest: bool = False,
     ) -> Table:
-        """The topics at a fixed rate; the arguments are those of :meth:`join`."""
+        """The topics at a fixed rate, of each of several recordings from its start to its end; the arguments are those of :meth:`join`."""
         names = [topics] if isinstance(topics, str) else list(topics)
         chosen = self._columns(names, columns)
-        wish = _wish(how, on, tolerance, chosen, start, end, or_nearest)
-        return Table(self._source.resample(names, hz, wish), (self, "resample", (names, hz, wish)))
+        arguments = _arguments(how, on, tolerance, chosen, start, end, or_nearest)
+        return Table(self._source.resample(names, hz, arguments), (self, "resample", (names, hz, arguments)))
 
     def _columns(
         self, topics: Sequence[str], columns: Sequence[str] | Mapping[str, Sequence[str]] | None
     ) -> dict[str, list[str]]:
-        """The wanted columns by topic; a topic that is not named has all of them."""
+        """The wanted columns by topic; a topic that is not named has all of them. Columns are named by topic, which is there once."""
+        for at, topic in enumerate(topics):
+            if topic in topics[:at]:
+                raise AlignError(f"{topic} is named twice")
         if columns is None:
             return {}
         if isinstance(columns, Mapping):
@@ -245,7 +265,8 @@ class Recording:
         It needs a build with the feature ``sql``; :class:`asof.errors.UnavailableError` explains how to get one.
         """
         name = os.path.basename(self._places[0].rstrip("/")) if self._places else ""
-        return Table(self._source.sql(name, query, tables), (self, "sql", (name, query, tables)))
+        own = own_tables(tables)
+        return Table(self._source.sql(name, query, own), (self, "sql", (name, query, own)))
 
     def convert(
         self, path: str | os.PathLike[str], topics: str | Sequence[str] = (), start: Any = None, end: Any = None
@@ -365,7 +386,7 @@ class Recording:
         )
 
     def __reduce__(self) -> Any:
-        return Recording, (self._places,)
+        return Recording, (self._places, self._is_one)
 
 
 class Topic:
@@ -397,6 +418,9 @@ class Topic:
         Columns are ``log_time``, ``publish_time``, ``stamp`` and paths into the message, such as ``pose.pose.position`` or
         ``ranges[3]``; each is named as requested. Times are absolute or relative: ``+10s`` is from the start, ``-3s``
         from the end; both ends are inclusive.
+
+        Of several recordings, the rows are merged by log time, and the column ``recording`` names that of each. It is the first one
+        unless ``columns`` says otherwise; a message's own field of the name is ``recording_`` then. :meth:`Recording.as_one` has none.
         """
         if isinstance(columns, str):
             columns = [columns]
@@ -439,6 +463,10 @@ class Topic:
         """Its messages, in order of log time."""
         return self._recording._source.messages([self.name], start, end)
 
+    def follow(self, start: Any = None, end: Any = None) -> Iterator[_asof.Message]:
+        """Its messages, then new ones as they arrive."""
+        return self._recording._source.follow([self.name], start, end)
+
     def __iter__(self) -> Iterator[_asof.Message]:
         return self.messages()
 
@@ -461,7 +489,7 @@ class Topic:
         return Topic, (self._recording, self.name)
 
 
-def _wish(
+def _arguments(
     how: str,
     on: str | None,
     tolerance: Any,

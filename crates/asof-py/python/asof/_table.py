@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import html
+import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from asof import _asof
@@ -147,6 +148,19 @@ class Table:
     def _told(read: _asof.Table, made: Any) -> Any:
         _warn(read.lost)
         return made
+
+
+def own_tables(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables for a query, as paths or Arrow; a lazy frame is collected."""
+    own = {}
+    for name, table in tables.items():
+        if hasattr(table, "collect") and not hasattr(table, "__arrow_c_stream__"):
+            table = table.collect()
+        if not isinstance(table, (str, os.PathLike)) and not hasattr(table, "__arrow_c_stream__"):
+            kind = type(table).__name__
+            raise TypeError(f"{name} is a {kind}; a table is a polars or pandas frame, another Arrow table, or the path of a file")
+        own[name] = table
+    return own
 
 
 def _again(recording: Any, question: str, words: tuple[Any, ...], views: bool) -> Table:

@@ -110,7 +110,7 @@ class Dataset:
         return steps
 
     def _part(self, place: tuple[str, ...]) -> _Part | None:
-        rec = open(*place)
+        rec = open(*place).as_one()
         names = {*self.images, *(self._split(rec, path)[0] for path in self.state + self.action)}
         for topic in names:
             if topic not in rec:
@@ -193,7 +193,7 @@ class Dataset:
             self._open.move_to_end(number)
         else:
             part = self._parts[number]
-            rec = open(*part.place)
+            rec = open(*part.place).as_one()
             count = part.count + self._rest
             times = part.start + np.round(np.arange(count) * 1e9 / self.hz).astype(np.int64)
             columns = {"time": times}

@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use asof_core::{Message, Query, Source};
 use asof_formats::McapFile;
@@ -40,14 +40,6 @@ pub fn talker(robot: &Robot, topic: &str, durability: Durability) -> TopicPublis
 
 pub fn number(value: u32) -> Vec<u8> {
     [&[0, 1, 0, 0], &value.to_le_bytes()[..]].concat()
-}
-
-pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < SOON, "{what} did not happen");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// The messages of a file.

@@ -14,20 +14,75 @@ const UNKNOWN: u8 = 255;
 /// The cells of a map, row by row from the origin, a byte each: 0 free to 100 occupied, 255 unknown. Values that are
 /// not occupancies are scaled from their minimum to their maximum, which `range` has. Of several layers, the `chosen`
 /// one.
+///
+/// `patches` are applied to maps of occupancies and costs.
 pub(super) fn show(
     record: &Record,
     archetype: &str,
     chosen: Option<&str>,
+    patches: &[Patch],
 ) -> Result<Shown, String> {
     match archetype {
         "GridMap" => layer(record, chosen),
         _ if record.number("cell_stride").is_some() => packed(record),
-        _ => occupancies(record, archetype == "Costmap"),
+        _ => occupancies(record, archetype == "Costmap", patches),
+    }
+}
+
+/// The topic of the map that a topic updates, by the names of Nav2 and of ROS 1's costmaps.
+pub(super) fn base_of(topic: &str) -> Option<&str> {
+    let updates = ["_updates", "_update"];
+    updates.into_iter().find_map(|end| topic.strip_suffix(end))
+}
+
+/// The most updates of a map that are applied: those since the map, or the newest of them.
+pub(super) const MOST_UPDATES: usize = 2000;
+/// About the most bytes of those.
+pub(super) const MOST_UPDATE_BYTES: usize = 32 << 20;
+
+/// New cells for a rectangle of a map.
+pub(super) struct Patch {
+    x: usize,
+    y: usize,
+    width: usize,
+    cells: Vec<u8>,
+}
+
+impl Patch {
+    pub fn of(record: &Record) -> Result<Self, String> {
+        let number = |name: &str| {
+            let found = record.number(name).filter(|&number| number >= 0.0);
+            found.ok_or_else(|| format!("it has no field '{name}'"))
+        };
+        let (width, height) = (number("width")? as usize, number("height")? as usize);
+        let cells = record.bytes("data").ok_or("it has no field 'data'")?;
+        if width.checked_mul(height) != Some(cells.len()) {
+            let text = format!("an update of {width} by {height} cells cannot have");
+            return Err(format!("{text} {}", cells.len()));
+        }
+        Ok(Patch {
+            x: number("x")? as usize,
+            y: number("y")? as usize,
+            width,
+            cells,
+        })
+    }
+
+    /// Writes its cells into a map, as far as they lie within it.
+    fn apply(&self, cells: &mut [u8], columns: usize) {
+        let kept = self.width.min(columns.saturating_sub(self.x));
+        if kept == 0 {
+            return;
+        }
+        let rows = cells.chunks_exact_mut(columns).skip(self.y);
+        for (row, patch) in rows.zip(self.cells.chunks_exact(self.width)) {
+            row[self.x..self.x + kept].copy_from_slice(&patch[..kept]);
+        }
     }
 }
 
 /// The occupancies of ROS, or the costs of Nav2, which are unsigned.
-fn occupancies(record: &Record, are_costs: bool) -> Result<Shown, String> {
+fn occupancies(record: &Record, are_costs: bool, patches: &[Patch]) -> Result<Shown, String> {
     let number = |name: &str| {
         record
             .number(name)
@@ -46,6 +101,9 @@ fn occupancies(record: &Record, are_costs: bool) -> Result<Shown, String> {
             "a map of {width} by {height} cells cannot have {}",
             cells.len()
         ));
+    }
+    for patch in patches {
+        patch.apply(&mut cells, width);
     }
     let size = (width, height);
     if are_costs {
@@ -196,6 +254,31 @@ mod tests {
             (vec![0, 0], Some((7.0, 7.0)))
         );
         assert_eq!(shades(&[f64::NAN], PackedKind::F64), (vec![255], None));
+    }
+
+    #[test]
+    fn an_update_changes_its_rectangle_and_nothing_beside_or_outside_of_the_map() {
+        let patch = |x, y, width, cells: &[u8]| Patch {
+            x,
+            y,
+            width,
+            cells: cells.to_vec(),
+        };
+        let mut cells = vec![0; 12];
+        patch(1, 1, 2, &[1, 2, 3, 4]).apply(&mut cells, 4);
+        assert_eq!(cells, [0, 0, 0, 0, 0, 1, 2, 0, 0, 3, 4, 0]);
+        // Partly, and wholly, outside.
+        patch(3, 2, 2, &[7, 8, 9, 9]).apply(&mut cells, 4);
+        patch(4, 0, 1, &[5]).apply(&mut cells, 4);
+        patch(usize::MAX, usize::MAX, 1, &[5]).apply(&mut cells, 4);
+        patch(0, 9, 1, &[5]).apply(&mut cells, 4);
+        assert_eq!(cells, [0, 0, 0, 0, 0, 1, 2, 0, 0, 3, 4, 7]);
+        assert_eq!(base_of("/map_updates"), Some("/map"));
+        assert_eq!(
+            base_of("/local_costmap/costmap_updates"),
+            Some("/local_costmap/costmap")
+        );
+        assert_eq!(base_of("/map"), None);
     }
 
     #[test]

@@ -8,7 +8,8 @@ mod points;
 use std::fmt;
 use std::time::Duration;
 
-use asof_core::{Message, Stamp};
+use asof_blocks::BlockCache;
+use asof_core::{Batch, Message, Source as _, Stamp, Topics};
 use asof_decode::{Archetype, Decoders, Record};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
@@ -56,15 +57,16 @@ pub(crate) struct Shown {
 /// Everything that is needed to show a message.
 pub(crate) struct Show<'a> {
     pub decoders: &'a mut Decoders,
+    pub cache: &'a BlockCache,
     pub frames: &'a Frames,
     /// Times are relative to this one.
     pub start: Stamp,
-    pub wish: Wish,
+    pub wish: ShowOptions,
 }
 
 /// The options of a subscription.
 #[derive(Debug, Clone, Default, Deserialize)]
-pub(crate) struct Wish {
+pub(crate) struct ShowOptions {
     /// The field that colours points, or the layer of a map.
     pub color: Option<String>,
     /// The most points: a page without a graphics card cannot draw more.
@@ -73,9 +75,9 @@ pub(crate) struct Wish {
     pub rate: Option<f64>,
 }
 
-impl Wish {
+impl ShowOptions {
     /// Whether a message that was already sent looks the same with other options.
-    pub fn looks_like(&self, other: &Wish) -> bool {
+    pub fn looks_like(&self, other: &ShowOptions) -> bool {
         (&self.color, self.most) == (&other.color, other.most)
     }
 
@@ -167,11 +169,46 @@ impl Show<'_> {
     }
 
     fn grid(&mut self, message: &Message) -> Result<Shown, String> {
+        if archetype_of(message) == "GridUpdate" {
+            return self.updated(message);
+        }
         let record = self.meaning(message)?;
-        let archetype = Archetype::of(message.channel.type_name());
-        let archetype = archetype.map_or("", |archetype| archetype.name);
-        let mut shown = grid::show(&record, archetype, self.wish.color.as_deref())?;
+        let layer = self.wish.color.as_deref();
+        let mut shown = grid::show(&record, archetype_of(message), layer, &[])?;
         self.place(&record, message, &mut shown);
+        Ok(shown)
+    }
+
+    /// The map that an update belongs to, with this update and those before it: `/map` for `/map_updates`.
+    fn updated(&mut self, update: &Message) -> Result<Shown, String> {
+        let topic = &update.channel.topic;
+        let base = grid::base_of(topic)
+            .ok_or_else(|| format!("the map of {topic} is not known by its name"))?;
+        let known = self
+            .cache
+            .latest_at(&Topics::named([base]), update.log_time);
+        let known = known.map_err(|error| error.to_string())?;
+        let map = known
+            .get(0)
+            .ok_or_else(|| format!("there is no map on {base} before this update"))?;
+        let map = map.to_message();
+        let limits = (grid::MOST_UPDATES, grid::MOST_UPDATE_BYTES);
+        let all = last_within(self.cache, topic, update.log_time, limits)?;
+        let is_cut = all.get(0).is_some_and(|first| {
+            let before = self.cache.last_n(topic, first.log_time.plus_nanos(-1), 1);
+            let before = before.ok().and_then(|before| Some(before.get(0)?.log_time));
+            before.is_some_and(|before| before >= map.log_time)
+        });
+        let mut patches = Vec::new();
+        for one in all.iter().filter(|one| one.log_time >= map.log_time) {
+            patches.push(grid::Patch::of(&self.meaning(&one.to_message())?)?);
+        }
+        let record = self.meaning(&map)?;
+        let mut shown = grid::show(&record, archetype_of(&map), None, &patches)?;
+        if is_cut {
+            shown.head["cut"] = true.into();
+        }
+        self.place(&record, &map, &mut shown);
         Ok(shown)
     }
 
@@ -221,14 +258,18 @@ impl Shown {
 
     /// One binary message: the head's length in four bytes, the head, spaces up to a multiple of eight, the body.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut head = self.head.to_string().into_bytes();
-        while !(head.len() + 4).is_multiple_of(8) {
-            head.push(b' ');
-        }
-        let mut bytes = Vec::with_capacity(4 + head.len() + self.body.len());
-        bytes.extend((head.len() as u32).to_le_bytes());
-        bytes.extend(head);
+        let mut bytes = self.head_bytes();
         bytes.extend(&self.body);
+        bytes
+    }
+
+    /// A binary message up to its body.
+    pub fn head_bytes(&self) -> Vec<u8> {
+        let head = self.head.to_string();
+        let len = (head.len() + 4).next_multiple_of(8) - 4;
+        let mut bytes = (len as u32).to_le_bytes().to_vec();
+        bytes.extend(head.into_bytes());
+        bytes.resize(4 + len, b' ');
         bytes
     }
 }
@@ -341,6 +382,35 @@ impl<'de> Visitor<'de> for Shortened<'_> {
         }
         Ok(kept.into())
     }
+}
+
+/// The last messages of a topic: this many, or fewer where those have about this many bytes.
+pub(crate) fn last_within(
+    cache: &BlockCache,
+    topic: &str,
+    at: Stamp,
+    (most, most_bytes): (usize, usize),
+) -> Result<Batch, String> {
+    let mut count = FIRST_LOOK.min(most);
+    loop {
+        let known = cache.last_n(topic, at, count);
+        let known = known.map_err(|error| error.to_string())?;
+        let bytes: usize = known.iter().map(|message| message.payload.len()).sum();
+        if known.len() < count || count == most || bytes >= most_bytes {
+            return Ok(known);
+        }
+        // As many as fit if the others are as large.
+        let fitting = count * (most_bytes / bytes.max(1) + 1);
+        count = fitting.min(8 * count).min(most);
+    }
+}
+
+/// The messages that are looked at first, to learn how large they are.
+const FIRST_LOOK: usize = 16;
+
+/// What a message means.
+fn archetype_of(message: &Message) -> &'static str {
+    Archetype::of(message.channel.type_name()).map_or("", |archetype| archetype.name)
 }
 
 fn floats(values: impl IntoIterator<Item = f32>) -> Vec<u8> {

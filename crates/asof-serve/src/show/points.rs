@@ -1,6 +1,6 @@
 //! Points: clouds and scans.
 
-use super::{Shown, Wish, floats};
+use super::{ShowOptions, Shown, floats};
 use asof_decode::{PackedField, PackedKind, Record, Scan};
 
 /// The most points: a page cannot draw more at once.
@@ -9,7 +9,7 @@ const MOST_POINTS: usize = 500_000;
 /// `count` points as `x, y, z` in float32, then their colours: float32 (`value`), or four bytes (`rgba`).
 ///
 /// A cloud is coloured by the chosen field, where there is one; else by its colour, its intensity, or its height.
-pub(super) fn show(record: &Record, wish: &Wish) -> Result<Shown, String> {
+pub(super) fn show(record: &Record, wish: &ShowOptions) -> Result<Shown, String> {
     if record.items("ranges").is_some() {
         return scan(record);
     }
@@ -38,7 +38,7 @@ fn scan(record: &Record) -> Result<Shown, String> {
     })
 }
 
-fn cloud(record: &Record, wish: &Wish) -> Result<Shown, String> {
+fn cloud(record: &Record, wish: &ShowOptions) -> Result<Shown, String> {
     let data = record.bytes("data").ok_or("it has no field 'data'")?;
     let step = record
         .number("point_step")

@@ -20,24 +20,25 @@ use prost::Message as _;
 use super::messages::{
     AsofMessage, JoinMessage, MeaningMessage, PlacesMessage, PlanKind, PlanMessage, PointsMessage,
     ProjectionMessage, RecordingMessage, RecordingsMessage, RightMessage, ShapeMessage,
-    SlicesMessage, TopicMessage, WorkKind,
+    SlicesMessage, TopicMessage, VersionMessage, WorkKind,
 };
 use super::work::{ViewKind, Work};
-use super::{LazyRecording, RecordingAddress, RecordingOpener, SliceExec};
+use super::{FleetVersion, LazyRecording, RecordingAddress, RecordingOpener, SliceExec};
 use crate::asof::How;
 use crate::assemble::Shape;
 use crate::database::Shared;
 use crate::instants::{self, INSTANT};
 use crate::meanings::unfolded_list;
 use crate::merge::AsofJoinExec;
-use crate::pushdown::Wanted;
+use crate::numbered::{NumberedExec, without_number};
+use crate::pushdown::Pushdown;
 use crate::recordings::Opened;
 use crate::right::RightTopic;
 use crate::times::is_rate;
 use crate::transforms::{Transforms, function_named, recordings_of};
 
 /// The start of our bytes. Another version has another.
-const MARK: &[u8] = b"asof-plan-1\0";
+const MARK: &[u8] = b"asof-plan-2\0";
 
 /// For how many sets of recordings transforms stay loaded for later plans.
 const KEPT_TRANSFORMS: usize = 4;
@@ -84,6 +85,11 @@ impl PlanCodec {
                 name: one.name.clone(),
                 address: one.address,
                 size: one.size,
+                version: one.version.map(|version| FleetVersion {
+                    fleet: version.fleet,
+                    generation: version.generation,
+                    e_tag: version.e_tag,
+                }),
             };
             let recording = LazyRecording::new(address.clone(), Arc::clone(&self.opener));
             let mut opened = Opened::new(one.name, Arc::new(recording));
@@ -130,6 +136,9 @@ impl PhysicalExtensionCodec for PlanCodec {
                 Ok(Arc::new(exec))
             }
             (Some(PlanKind::Join(message)), [left, right]) => reader.join(message, left, right),
+            (Some(PlanKind::Numbered(())), [input]) => {
+                Ok(Arc::new(NumberedExec::new(Arc::clone(input))))
+            }
             _ => plan_err!("a plan has no kind, or lacks inputs"),
         }
     }
@@ -148,6 +157,8 @@ impl PhysicalExtensionCodec for PlanCodec {
             PlanKind::Slices(writer.slices(exec)?)
         } else if let Some(exec) = node.downcast_ref::<AsofJoinExec>() {
             PlanKind::Join(writer.join(exec)?)
+        } else if node.downcast_ref::<NumberedExec>().is_some() {
+            PlanKind::Numbered(())
         } else {
             return self.others.try_encode(node, buf, converter);
         };
@@ -188,6 +199,11 @@ impl PhysicalExtensionCodec for PlanCodec {
                 name: address.name.clone(),
                 address: address.address.clone(),
                 size: address.size,
+                version: address.version.as_ref().map(|version| VersionMessage {
+                    fleet: version.fleet.clone(),
+                    generation: version.generation,
+                    e_tag: version.e_tag.clone(),
+                }),
                 start: range.start.nanos(),
                 end: range.end.nanos(),
             });
@@ -470,9 +486,9 @@ impl Reader<'_> {
                 return plan_err!("an as-of join in one pass cannot be {how}");
             }
             rights.push(RightTopic {
-                wanted: Wanted {
+                wanted: Pushdown {
                     range: TimeRange::new(right.start.into(), right.end.into()),
-                    ..Wanted::default()
+                    ..Pushdown::default()
                 },
                 shape,
                 left_time,
@@ -512,7 +528,8 @@ impl Reader<'_> {
         let keys = keys
             .map(|(one, other)| Ok((self.expr(one, &schemas.0)?, self.expr(other, &schemas.1)?)));
         let schema = schema_of(message.schema.as_ref())?;
-        if schema.fields().len() != schemas.0.fields().len() + schemas.1.fields().len() {
+        let shown = without_number(&schemas.1);
+        if schema.fields().len() != schemas.0.fields().len() + shown.fields().len() {
             return plan_err!("an as-of join has other columns than its sides");
         }
         Ok(Arc::new(AsofJoinExec::new(

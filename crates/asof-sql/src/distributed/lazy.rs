@@ -93,11 +93,67 @@ impl Source for LazyRecording {
         self.open()?.check(progress)
     }
 
+    /// One that cannot be opened is reported to its readers.
     fn verify(&self) -> Result<(), SourceError> {
-        self.open()?.verify()
+        self.opened.get().map_or(Ok(()), Source::verify)
     }
 
     fn read_stats(&self) -> Option<ReadStats> {
         self.opened.get()?.read_stats()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use asof_core::testing::assert_source;
+    use asof_formats::{McapFile, McapWriter, McapWriterOptions};
+
+    use super::*;
+
+    /// Opens one recording, by any address.
+    #[derive(Debug)]
+    struct Demo(Vec<u8>);
+
+    impl RecordingOpener for Demo {
+        fn open(&self, recording: &RecordingAddress) -> Result<Arc<dyn Source>, SourceError> {
+            let file = McapFile::from_bytes(recording.address.clone(), self.0.clone())?;
+            Ok(Arc::new(file))
+        }
+    }
+
+    fn lazy(size: impl Fn(u64) -> u64) -> LazyRecording {
+        let out = std::io::Cursor::new(Vec::new());
+        let mut writer = McapWriter::new(out, McapWriterOptions::default()).expect("a writer");
+        let options = asof_demo::DemoOptions {
+            duration: std::time::Duration::from_millis(300),
+            ..asof_demo::DemoOptions::default()
+        };
+        for message in asof_demo::Demo::new(options).messages() {
+            writer.write(&message).expect("written");
+        }
+        let bytes = writer.finish().expect("finished").into_inner();
+        let address = RecordingAddress {
+            name: "demo".to_owned(),
+            address: "demo.mcap".to_owned(),
+            size: Some(size(bytes.len() as u64)),
+            version: None,
+        };
+        LazyRecording::new(address, Arc::new(Demo(bytes)))
+    }
+
+    #[test]
+    fn it_keeps_the_promises_of_what_it_opens() {
+        let recording = lazy(|size| size);
+        assert!(recording.read_stats().is_none(), "it is not open yet");
+        assert_source(&recording, "opened by its first reader");
+    }
+
+    #[test]
+    fn what_cannot_be_opened_is_an_error_and_not_an_empty_recording() {
+        let recording = lazy(|size| size + 1);
+        assert!(recording.read(&Query::all()).is_err());
+        assert!(recording.follow(&Query::all()).is_err());
+        assert!(recording.latest_at(&Topics::All, Stamp::MAX).is_err());
+        assert!(recording.summary().channels.is_empty());
     }
 }

@@ -5,7 +5,7 @@ use datafusion_proto::protobuf::{PhysicalExprNode, Schema};
 /// A plan of ours.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct PlanMessage {
-    #[prost(oneof = "PlanKind", tags = "1, 2")]
+    #[prost(oneof = "PlanKind", tags = "1, 2, 3")]
     pub kind: Option<PlanKind>,
 }
 
@@ -19,6 +19,9 @@ pub(super) enum PlanKind {
     Slices(SlicesMessage),
     #[prost(message, tag = "2")]
     Join(JoinMessage),
+    /// [`crate::numbered::NumberedExec`] without its input.
+    #[prost(message, tag = "3")]
+    Numbered(()),
 }
 
 /// [`super::SliceExec`] without its input.
@@ -176,4 +179,16 @@ pub(super) struct RecordingMessage {
     pub start: i64,
     #[prost(sint64, tag = "5")]
     pub end: i64,
+    #[prost(message, optional, tag = "6")]
+    pub version: Option<VersionMessage>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct VersionMessage {
+    #[prost(string, tag = "1")]
+    pub fleet: String,
+    #[prost(uint64, tag = "2")]
+    pub generation: u64,
+    #[prost(string, tag = "3")]
+    pub e_tag: String,
 }

@@ -9,13 +9,13 @@ mod codec;
 mod lazy;
 mod messages;
 mod slices;
+mod waves;
 mod work;
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use asof_core::SourceError;
-use asof_formats::Recording;
+use asof_core::{Source, SourceError};
 use datafusion::common::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::session_state::SessionState;
@@ -25,6 +25,7 @@ use datafusion::prelude::SessionConfig;
 pub use codec::PlanCodec;
 pub(crate) use lazy::LazyRecording;
 pub(crate) use slices::{SliceExec, distributed};
+pub(crate) use waves::{one_after_the_other, waves};
 pub(crate) use work::ViewKind;
 
 /// A recording for other processes.
@@ -36,6 +37,19 @@ pub struct RecordingAddress {
     pub address: String,
     /// Bytes, where it is finished: a recording of another size is not the one that was planned.
     pub size: Option<u64>,
+    /// Its version in a fleet on a server.
+    pub version: Option<FleetVersion>,
+}
+
+/// A version of a recording that a fleet's catalogue describes: whoever can read the catalogue needs no request to open it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct FleetVersion {
+    /// The address of the fleet. Its catalogue lies there.
+    pub fleet: String,
+    /// The generation of the catalogue that was searched.
+    pub generation: u64,
+    /// The server's ETag of the recording.
+    pub e_tag: String,
 }
 
 /// Opens recordings for incoming plans. It decides what may be opened at all.
@@ -47,7 +61,7 @@ pub trait RecordingOpener: Debug + Send + Sync {
     fn open(
         &self,
         recording: &RecordingAddress,
-    ) -> std::result::Result<Arc<dyn Recording>, SourceError>;
+    ) -> std::result::Result<Arc<dyn Source>, SourceError>;
 }
 
 /// An engine with its own processes.
@@ -100,7 +114,7 @@ impl RecordingOpener for OpensNothing {
     fn open(
         &self,
         recording: &RecordingAddress,
-    ) -> std::result::Result<Arc<dyn Recording>, SourceError> {
+    ) -> std::result::Result<Arc<dyn Source>, SourceError> {
         Err(SourceError::Unreadable {
             place: recording.address.clone(),
             reason: "this process plans queries and reads no recordings".to_owned(),

@@ -25,7 +25,7 @@ use datafusion::physical_plan::{
 use futures_util::StreamExt;
 
 use super::work::{PlacedSlice, ViewKind, Work};
-use super::{ClusterStats, OpensNothing, RecordingAddress, RecordingOpener};
+use super::{ClusterStats, FleetVersion, OpensNothing, RecordingAddress, RecordingOpener};
 use crate::assemble::Shape;
 use crate::database::Shared;
 use crate::fused::AsofScan;
@@ -87,6 +87,28 @@ impl SliceExec {
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         })
+    }
+
+    /// The slices of its partitions, as rows, while it is where the plan is made.
+    pub fn partitions(&self) -> Option<&[Vec<RecordBatch>]> {
+        let source = self.input.downcast_ref::<DataSourceExec>()?.data_source();
+        let source: &dyn std::any::Any = source.as_ref();
+        let source = source.downcast_ref::<MemorySourceConfig>()?;
+        Some(MemorySourceConfig::partitions(source))
+    }
+
+    /// The same over other partitions.
+    pub fn over(&self, partitions: &[Vec<RecordBatch>]) -> Result<Arc<dyn ExecutionPlan>> {
+        let input = MemorySourceConfig::try_new_exec(partitions, row_schema(), None)?;
+        let opener = Arc::clone(&self.opener);
+        let exec = SliceExec::new(self.work.clone(), self.order, opener, input)?;
+        Ok(Arc::new(exec))
+    }
+
+    /// Whether its rows can be returned before all slices are read. Those of an as-of join cannot: it may find stamps out of order,
+    /// and is then planned again.
+    pub fn is_row_by_row(&self) -> bool {
+        !matches!(self.work, Work::Asof { .. })
     }
 
     /// The rows of a view, as its table plans them.
@@ -165,12 +187,7 @@ impl Leaves {
 
     /// The leaf with several slices in each partition, where there are many and no order is required.
     fn grouped(&self, leaf: SliceExec, needs_order: bool) -> Result<SliceExec> {
-        let source = leaf.input.downcast_ref::<DataSourceExec>();
-        let source = source.and_then(|exec| {
-            let source: &dyn std::any::Any = exec.data_source().as_ref();
-            source.downcast_ref::<MemorySourceConfig>()
-        });
-        let Some(rows) = source.map(MemorySourceConfig::partitions) else {
+        let Some(rows) = leaf.partitions() else {
             return Ok(leaf);
         };
         if rows.len() <= self.most || needs_order && leaf.order.is_some() {
@@ -227,6 +244,9 @@ fn row_schema() -> SchemaRef {
         Field::new("start", DataType::Int64, false),
         Field::new("end", DataType::Int64, false),
         Field::new("labels", DataType::Utf8, true),
+        Field::new("fleet", DataType::Utf8, true),
+        Field::new("generation", DataType::UInt64, true),
+        Field::new("e_tag", DataType::Utf8, true),
     ]))
 }
 
@@ -262,33 +282,40 @@ fn row_of(slice: &PlacedSlice) -> Result<RecordBatch> {
         labels,
     } = slice;
     let labels = labels.as_ref().map(RecordingLabels::to_text);
+    let version = recording.version.as_ref();
     let text = |text: &str| Arc::new(StringArray::from(vec![text.to_owned()]));
+    let optional = |text: Option<&str>| Arc::new(StringArray::from(vec![text]));
+    let count = |count: Option<u64>| Arc::new(UInt64Array::from(vec![count]));
     let number = |number: i64| Arc::new(Int64Array::from(vec![number]));
     Ok(RecordBatch::try_new(
         row_schema(),
         vec![
             text(&recording.name),
             text(&recording.address),
-            Arc::new(UInt64Array::from(vec![recording.size])),
+            count(recording.size),
             number(range.start.nanos()),
             number(range.end.nanos()),
-            Arc::new(StringArray::from(vec![labels])),
+            optional(labels.as_deref()),
+            optional(version.map(|version| &*version.fleet)),
+            count(version.map(|version| version.generation)),
+            optional(version.map(|version| &*version.e_tag)),
         ],
     )?)
 }
 
 /// The slices in rows. They come from outside.
 fn slices_in(rows: &RecordBatch) -> Result<Vec<PlacedSlice>> {
-    let columns = (
-        rows.column(0).as_string_opt::<i32>(),
-        rows.column(1).as_string_opt::<i32>(),
-        rows.column(2).as_primitive_opt::<UInt64Type>(),
-        rows.column(3).as_primitive_opt::<Int64Type>(),
-        rows.column(4).as_primitive_opt::<Int64Type>(),
-        rows.column(5).as_string_opt::<i32>(),
-    );
-    let (Some(names), Some(addresses), Some(sizes), Some(starts), Some(ends), Some(labels)) =
-        columns
+    let texts = |column: usize| rows.column(column).as_string_opt::<i32>();
+    let times = |column: usize| rows.column(column).as_primitive_opt::<Int64Type>();
+    let counts = |column: usize| rows.column(column).as_primitive_opt::<UInt64Type>();
+    let of_recording = (texts(0), texts(1), counts(2));
+    let of_slice = (times(3), times(4), texts(5));
+    let of_version = (texts(6), counts(7), texts(8));
+    let (
+        (Some(names), Some(addresses), Some(sizes)),
+        (Some(starts), Some(ends), Some(labels)),
+        (Some(fleets), Some(generations), Some(tags)),
+    ) = (of_recording, of_slice, of_version)
     else {
         return internal_err!("slices of recordings have other columns");
     };
@@ -297,6 +324,11 @@ fn slices_in(rows: &RecordBatch) -> Result<Vec<PlacedSlice>> {
             name: names.value(row).to_owned(),
             address: addresses.value(row).to_owned(),
             size: sizes.is_valid(row).then(|| sizes.value(row)),
+            version: fleets.is_valid(row).then(|| FleetVersion {
+                fleet: fleets.value(row).to_owned(),
+                generation: generations.value(row),
+                e_tag: tags.value(row).to_owned(),
+            }),
         },
         range: TimeRange::new(starts.value(row).into(), ends.value(row).into()),
         labels: (labels.is_valid(row)).then(|| RecordingLabels::from_text(labels.value(row))),

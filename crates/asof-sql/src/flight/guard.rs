@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use asof_core::is_same_secret;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use tonic::metadata::MetadataMap;
@@ -41,19 +42,14 @@ impl Guard {
         };
         let (kind, secret) = given.split_once(' ').unwrap_or((given, ""));
         if kind.eq_ignore_ascii_case("bearer") {
-            return is_same(secret.trim(), token);
+            return is_same_secret(secret.trim(), token);
         }
         let decoded = STANDARD.decode(secret.trim()).unwrap_or_default();
         let pair = String::from_utf8(decoded).unwrap_or_default();
         let password = pair.split_once(':').map(|(_, password)| password);
-        kind.eq_ignore_ascii_case("basic") && password.is_some_and(|found| is_same(found, token))
+        kind.eq_ignore_ascii_case("basic")
+            && password.is_some_and(|found| is_same_secret(found, token))
     }
-}
-
-/// Takes as long for a wrong token as for the right one.
-fn is_same(given: &str, token: &str) -> bool {
-    let differing = given.bytes().zip(token.bytes()).map(|(a, b)| a ^ b);
-    given.len() == token.len() && differing.fold(0, |all, bits| all | bits) == 0
 }
 
 #[cfg(test)]

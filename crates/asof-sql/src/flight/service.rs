@@ -36,8 +36,9 @@ use super::answers::{self, Answer, Turns, answered, failed, info, nothing, refus
 use super::facts::{self, CATALOG, SCHEMA, TABLE};
 use super::guard::Guard;
 use super::statements::{Statement, Statements};
-use crate::database::{Database, Described};
+use crate::database::Database;
 use crate::error::SqlError;
+use crate::parameters::Described;
 
 /// How many queries make rows at once; others wait.
 const MAX_CONCURRENT_QUERIES: usize = 4;

@@ -25,11 +25,11 @@ impl Statement {
 #[derive(Debug)]
 pub struct Statements {
     budget: usize,
-    kept: Mutex<Kept>,
+    kept: Mutex<StatementCache>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct StatementCache {
     statements: BTreeMap<u64, (u64, Statement)>,
     bytes: usize,
     next: u64,
@@ -84,7 +84,7 @@ impl Statements {
     }
 }
 
-impl Kept {
+impl StatementCache {
     fn take(&mut self, name: u64) -> Option<Statement> {
         let (_, statement) = self.statements.remove(&name)?;
         self.bytes -= statement.bytes();

@@ -10,7 +10,7 @@ use crate::history::{Bounds, Fixed, History, Neighbours, Slot, View};
 use crate::pool::Pool;
 use crate::pose::Pose;
 use crate::shelf::{Link, Spot};
-use crate::sync::Held;
+use crate::sync::SpinGuard;
 use crate::wait::Waiters;
 
 /// From a child to its parent: the pose of the child in the parent, over time. Four cache lines.
@@ -131,7 +131,7 @@ impl Edge {
     }
 
     /// Makes it static with a pose, or dynamic. Its samples are dropped when it becomes static.
-    pub(crate) fn set_kind(&self, held: &Held<'_>, pose: Option<&Pose>, pool: &Pool) {
+    pub(crate) fn set_kind(&self, held: &SpinGuard<'_>, pose: Option<&Pose>, pool: &Pool) {
         match pose {
             Some(pose) => {
                 let fixed = Fixed {

@@ -1,7 +1,7 @@
 //! A single sample under a seqlock.
 
 use super::{History, MAX_READ_TRIES, Slot, Words};
-use crate::sync::{AtomicU64, Held, Ordering, fence, pause};
+use crate::sync::{AtomicU64, Ordering, SpinGuard, fence, pause};
 
 /// A single sample under a seqlock: the pose of a static edge. Its two parts may be anywhere.
 #[derive(Clone, Copy)]
@@ -42,7 +42,7 @@ impl<'a> Fixed<'a> {
     }
 
     /// For the holder of the edge's latch.
-    pub(crate) fn set(&self, _held: &Held<'_>, words: &Words) {
+    pub(crate) fn set(&self, _held: &SpinGuard<'_>, words: &Words) {
         let seq = self.seq.load(Ordering::Relaxed);
         self.seq.store(seq + 1, Ordering::Relaxed);
         fence(Ordering::Release);

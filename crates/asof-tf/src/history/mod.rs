@@ -51,7 +51,7 @@ pub(crate) use view::{Neighbours, View};
 
 use crate::pool::Pool;
 use crate::shelf::{Link, Table};
-use crate::sync::{AtomicU32, AtomicU64, Held, Ordering, SpinLock, fence, pause};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, SpinGuard, SpinLock, fence, pause};
 
 /// The words of a sample: its stamp, then the rotation x, y, z, w and the translation x, y, z as bits.
 #[cfg(not(loom))]
@@ -378,14 +378,14 @@ impl<B, W> History<B, W> {
         })
     }
 
-    /// Takes the latch for writing. Everything below that takes a [`Held`] is only for its holder.
+    /// Takes the latch for writing. Everything below that takes a [`SpinGuard`] is only for its holder.
     #[inline]
-    pub(crate) fn hold(&self) -> Held<'_> {
+    pub(crate) fn hold(&self) -> SpinGuard<'_> {
         self.writer.latch.hold()
     }
 
     /// The same, if it is free.
-    pub(crate) fn try_hold(&self) -> Option<Held<'_>> {
+    pub(crate) fn try_hold(&self) -> Option<SpinGuard<'_>> {
         self.writer.latch.try_hold()
     }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{Bounds, CHUNK, Chunk, History, Inserted, PLAIN, Parents, Slot, UNUSED, Words};
 use crate::pool::Pool;
 use crate::shelf::{Spot, Table};
-use crate::sync::{Held, Ordering, fence};
+use crate::sync::{Ordering, SpinGuard, fence};
 
 /// Chunks that a history keeps, whatever the budget.
 pub(super) const MIN_CHUNKS: u64 = 2;
@@ -20,7 +20,7 @@ impl<B, W> History<B, W> {
     #[inline]
     pub(crate) fn insert(
         &self,
-        held: &Held<'_>,
+        held: &SpinGuard<'_>,
         pool: &Pool,
         bounds: Bounds,
         (words, parent): (&Words, u32),
@@ -39,7 +39,7 @@ impl<B, W> History<B, W> {
     #[cfg(not(loom))]
     pub(crate) fn is_too_old(
         &self,
-        _held: &Held<'_>,
+        _held: &SpinGuard<'_>,
         pool: &Pool,
         bounds: Bounds,
         stamp: i64,
@@ -58,7 +58,7 @@ impl<B, W> History<B, W> {
     /// Returns how many were too old.
     pub(crate) fn merge(
         &self,
-        held: &Held<'_>,
+        held: &SpinGuard<'_>,
         pool: &Pool,
         bounds: Bounds,
         (sorted, parent): (&[Words], u32),
@@ -95,7 +95,7 @@ impl<B, W> History<B, W> {
     }
 
     /// Drops every sample.
-    pub(crate) fn clear(&self, _held: &Held<'_>, pool: &Pool) {
+    pub(crate) fn clear(&self, _held: &SpinGuard<'_>, pool: &Pool) {
         self.begin_change();
         self.forget_all();
         self.end_change();
@@ -104,7 +104,7 @@ impl<B, W> History<B, W> {
 
     /// Drops every sample and returns all memory to the pool.
     #[cfg(not(loom))]
-    pub(crate) fn release(&self, _held: &Held<'_>, pool: &Pool) {
+    pub(crate) fn release(&self, _held: &SpinGuard<'_>, pool: &Pool) {
         self.begin_change();
         self.forget_all();
         // From the next chunk on, so that none of these is read again.
@@ -120,7 +120,7 @@ impl<B, W> History<B, W> {
 
     /// Drops every sample and goes out of use. Concurrent readers retry.
     #[cfg(not(loom))]
-    pub(crate) fn retire(&self, held: &Held<'_>, pool: &Pool) {
+    pub(crate) fn retire(&self, held: &SpinGuard<'_>, pool: &Pool) {
         if self.is_unused() {
             return;
         }
@@ -131,7 +131,7 @@ impl<B, W> History<B, W> {
 
     /// Comes back into use, without a sample.
     #[cfg(not(loom))]
-    pub(crate) fn use_again(&self, _held: &Held<'_>) {
+    pub(crate) fn use_again(&self, _held: &SpinGuard<'_>) {
         let seq = self.seq.load(Ordering::Relaxed);
         if seq & UNUSED != 0 {
             self.seq.store((seq & !UNUSED) + 1, Ordering::Release);
@@ -139,7 +139,7 @@ impl<B, W> History<B, W> {
     }
 
     /// Stores a parent with every sample from now on; existing samples have `parent`.
-    pub(crate) fn mix(&self, _held: &Held<'_>, pool: &Pool, parent: u32) {
+    pub(crate) fn mix(&self, _held: &SpinGuard<'_>, pool: &Pool, parent: u32) {
         if self.is_mixed() {
             return;
         }
@@ -168,7 +168,7 @@ impl<B, W> History<B, W> {
     }
 
     /// Stops storing parents. For a history that [is settled](History::is_settled).
-    pub(crate) fn settle(&self, _held: &Held<'_>) {
+    pub(crate) fn settle(&self, _held: &SpinGuard<'_>) {
         self.begin_change();
         self.writer.switch.store(PLAIN, Ordering::Relaxed);
         self.end_change();
@@ -176,7 +176,7 @@ impl<B, W> History<B, W> {
 
     /// The parent of the newest sample, in a mixed history that has one.
     #[cfg(not(loom))]
-    pub(crate) fn newest_parent(&self, _held: &Held<'_>, pool: &Pool) -> Option<u32> {
+    pub(crate) fn newest_parent(&self, _held: &SpinGuard<'_>, pool: &Pool) -> Option<u32> {
         let (tail, head) = (self.tail_now(), self.head_now());
         (self.is_mixed() && head > tail).then(|| self.parent_at(pool, head - 1))
     }
@@ -242,7 +242,7 @@ impl<B, W> History<B, W> {
     }
 
     /// Evicts its oldest chunk and returns it to the pool; `false` if it may not.
-    pub(crate) fn give_up_chunk(&self, _held: &Held<'_>, pool: &Pool) -> bool {
+    pub(crate) fn give_up_chunk(&self, _held: &SpinGuard<'_>, pool: &Pool) -> bool {
         let Some(end) = self.spare_end() else {
             return false;
         };
@@ -310,7 +310,7 @@ impl<B, W> History<B, W> {
     #[inline(never)]
     fn insert_late(
         &self,
-        _held: &Held<'_>,
+        _held: &SpinGuard<'_>,
         pool: &Pool,
         bounds: Bounds,
         (words, parent): (&Words, u32),

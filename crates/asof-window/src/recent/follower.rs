@@ -38,7 +38,8 @@ impl Follow for Follower {
                 return Ok(Followed::Restarted);
             }
             if let Some(batch) = store.advance(&self.query, &mut self.cursor, &mut self.missed) {
-                return Ok(Followed::Batch(batch));
+                drop(store);
+                return Ok(Followed::Batch(batch.finish()));
             }
             let is_over = store
                 .trusted()

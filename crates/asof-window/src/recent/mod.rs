@@ -1,5 +1,6 @@
 //! The newest messages of all topics of a live source.
 
+mod builder;
 mod follower;
 mod store;
 
@@ -12,7 +13,10 @@ use asof_core::{
     Source, SourceError, Stamp, Summary, Topics,
 };
 
+use bytes::Bytes;
+
 use crate::{Bounds, StampOptions, WindowStats};
+use builder::Later;
 use follower::Follower;
 use store::{Gone, Store};
 
@@ -130,8 +134,45 @@ impl Recent {
 
     /// Adds a message that keeps `bytes` alive: its payload may be part of a larger buffer.
     pub fn push_weighed(&self, message: Message, bytes: u64) {
+        self.add((message, None), bytes);
+    }
+
+    /// Adds a message whose payload of `len` bytes is made when somebody first reads it, on that reader's thread and
+    /// with no lock held: a large picture arrives in pieces, and perhaps nobody looks at it. Until then, and after, it
+    /// keeps at most `bytes` alive. `payload` is called for each reader, and has to return the same bytes.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use asof_core::{Channel, Message, Source, Stamp, Topics};
+    /// use asof_window::Recent;
+    ///
+    /// let recent = Recent::default();
+    /// let channel = Arc::new(Channel { topic: "/camera".into(), ..Channel::default() });
+    /// let at = Stamp::from_nanos(5);
+    /// let message = Message { channel, log_time: at, publish_time: at, sequence: 0, payload: Default::default() };
+    /// let pieces = [b"half a ".to_vec(), b"picture".to_vec()];
+    /// recent.push_later(message, 14, 14, move || pieces.concat().into());
+    /// let known = recent.latest_at(&Topics::All, at)?;
+    /// assert_eq!(known.iter().next().map(|one| one.payload.to_vec()), Some(b"half a picture".to_vec()));
+    /// # Ok::<(), asof_core::SourceError>(())
+    /// ```
+    pub fn push_later(
+        &self,
+        message: Message,
+        len: u64,
+        bytes: u64,
+        payload: impl Fn() -> Bytes + Send + Sync + 'static,
+    ) {
+        let make = Arc::new(payload);
+        self.add((message, Some(Later { len, make })), bytes.max(len));
+    }
+
+    fn add(&self, message: (Message, Option<Later>), bytes: u64) {
         let mut gone = Gone::default();
         let mut store = self.lock();
+        if store.end.is_some() {
+            return;
+        }
         store.push(message, bytes, self.bounds, &mut gone);
         let has_waiting = store.waiting > 0;
         drop(store);
@@ -169,7 +210,8 @@ impl Recent {
         self.lock().is_connected
     }
 
-    /// Ends the stream. Followers receive what is held and then the reason.
+    /// Ends the stream: from here on it is a finished recording of what it holds, and takes no messages. Followers receive
+    /// what is held and then the reason.
     pub fn close(&self, end: FollowEnd) {
         self.lock().end.get_or_insert(end);
         self.shared.came.notify_all();
@@ -224,12 +266,13 @@ impl Source for Recent {
         Ok(Box::new(std::iter::from_fn(move || {
             let (batch, next) = own.lock().batch(&query, at)?;
             at = next;
-            Some(Ok(batch))
+            Some(Ok(batch.finish()))
         })))
     }
 
     fn latest_at(&self, topics: &Topics, at: Stamp) -> Result<Batch, SourceError> {
-        Ok(self.lock().latest_at(topics, at))
+        let found = self.lock().latest_at(topics, at);
+        Ok(found.finish())
     }
 
     /// It grows until it is [closed](Recent::close).

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use asof_core::{
-    Batch, Channel, ChannelSummary, FollowEnd, Message, Problem, ProblemKind, Query, RecentSummary,
-    Row, Stamp, Summary, TimeRange, Topics,
+    Channel, ChannelSummary, FollowEnd, Message, Problem, ProblemKind, Query, RecentSummary, Stamp,
+    Summary, TimeRange, Topics,
 };
-use bytes::Bytes;
 
 use super::RecentStats;
+use super::builder::{Builder, Later};
 use crate::health::goes_on;
 use crate::{Bounds, StampOptions};
 
@@ -70,6 +70,8 @@ struct Entry {
     /// Bytes that it keeps alive.
     bytes: u64,
     message: Message,
+    /// What makes the message's payload, where that is done for its first reader.
+    later: Option<Later>,
 }
 
 /// A follower's position.
@@ -80,8 +82,22 @@ pub(super) struct Cursor {
     epoch: u64,
 }
 
-/// What was dropped, to be freed without the lock.
-pub(super) type Gone = Vec<Box<dyn Send>>;
+/// What was dropped, to be freed without the lock. Usually one message, which costs no allocation.
+#[derive(Debug, Default)]
+pub(super) struct Gone {
+    one: Option<Entry>,
+    more: Vec<Entry>,
+}
+
+impl Gone {
+    fn push(&mut self, entry: Entry) {
+        if self.one.is_none() {
+            self.one = Some(entry);
+        } else {
+            self.more.push(entry);
+        }
+    }
+}
 
 /// Overhead of an entry beside its payload: itself, its line in the log, and the slack of both.
 const ENTRY_OVERHEAD: u64 = size_of::<Entry>() as u64 + 40;
@@ -97,12 +113,15 @@ const MAX_CHANNELS: usize = 8;
 const MAX_PROBLEMS: usize = 100;
 /// After this many messages in a row that are far ahead, the clock was set forward.
 const MAX_DOUBTED: usize = 3;
-/// The most messages in a batch, and about the most bytes.
-const BATCH_MESSAGES: usize = 1024;
-const BATCH_BYTES: u64 = 4 << 20;
 
 impl Store {
-    pub fn push(&mut self, mut message: Message, bytes: u64, bounds: Bounds, gone: &mut Gone) {
+    pub fn push(
+        &mut self,
+        (mut message, later): (Message, Option<Later>),
+        bytes: u64,
+        bounds: Bounds,
+        gone: &mut Gone,
+    ) {
         let Some(lane) = self.lane_of(&message.channel.topic) else {
             self.stats.counters.refused += 1;
             self.changes += 1;
@@ -133,6 +152,7 @@ impl Store {
             order: self.next,
             bytes: bytes.max(message.payload.len() as u64) + ENTRY_OVERHEAD,
             message,
+            later,
         };
         self.next += 1;
         self.stats.messages += 1;
@@ -261,7 +281,7 @@ impl Store {
             self.carried_bytes -= entry.bytes;
             self.stats.bytes -= entry.bytes;
             self.stats.carried_dropped += 1;
-            gone.push(Box::new(entry));
+            gone.push(entry);
         }
     }
 
@@ -281,7 +301,7 @@ impl Store {
         if let Some(before) = lane.carried.replace(entry) {
             self.carried_bytes -= before.bytes;
             self.stats.bytes -= before.bytes;
-            gone.push(Box::new(before));
+            gone.push(before);
         }
     }
 
@@ -294,7 +314,7 @@ impl Store {
             if let Some(carried) = lane.carried.take() {
                 self.carried_bytes -= carried.bytes;
                 self.stats.bytes -= carried.bytes;
-                gone.push(Box::new(carried));
+                gone.push(carried);
             }
         }
         self.epoch += 1;
@@ -425,14 +445,14 @@ impl Store {
         summary
     }
 
-    pub fn latest_at(&self, topics: &Topics, at: Stamp) -> Batch {
+    pub fn latest_at(&self, topics: &Topics, at: Stamp) -> Builder {
         let mut batch = Builder::default();
         for lane in self.wanted(topics) {
             if let Some(entry) = self.lanes[lane].as_of(at) {
-                batch.add(entry);
+                entry.add_to(&mut batch);
             }
         }
-        batch.finish()
+        batch
     }
 
     fn wanted(&self, topics: &Topics) -> Vec<usize> {
@@ -451,7 +471,7 @@ impl Store {
     }
 
     /// The next messages from a time and a sequence number, and where to continue after them.
-    pub fn batch(&self, query: &Query, from: (Stamp, u64)) -> Option<(Batch, (Stamp, u64))> {
+    pub fn batch(&self, query: &Query, from: (Stamp, u64)) -> Option<(Builder, (Stamp, u64))> {
         let mut heads = Heads::default();
         for lane in self.wanted(&query.topics) {
             let entries = &self.lanes[lane].entries;
@@ -465,7 +485,7 @@ impl Store {
         let mut last = None;
         while let Some((lane, at)) = heads.next_before(query.range.end) {
             let entry = &self.lanes[lane].entries[at];
-            batch.add(entry);
+            entry.add_to(&mut batch);
             last = Some(entry.key());
             heads.add(self, lane, at + 1);
             if batch.is_full() {
@@ -473,7 +493,7 @@ impl Store {
             }
         }
         let (time, order) = last?;
-        Some((batch.finish(), (time, order + 1)))
+        Some((batch, (time, order + 1)))
     }
 
     /// The position right before the first message at or after `start`.
@@ -500,7 +520,7 @@ impl Store {
         query: &Query,
         cursor: &mut Cursor,
         missed: &mut BTreeMap<String, u64>,
-    ) -> Option<Batch> {
+    ) -> Option<Builder> {
         cursor.places.resize(self.lanes.len(), 0);
         let mut heads = Heads::default();
         for lane in self.wanted(&query.topics) {
@@ -521,14 +541,14 @@ impl Store {
         let mut batch = Builder::default();
         while let Some((lane, at)) = heads.next_before(query.range.end) {
             let held = &self.lanes[lane];
-            batch.add(&held.entries[at]);
+            held.entries[at].add_to(&mut batch);
             cursor.places[lane] = held.evicted + at as u64 + 1;
             heads.add(self, lane, at + 1);
             if batch.is_full() {
                 break;
             }
         }
-        (!batch.rows.is_empty()).then(|| batch.finish())
+        (!batch.is_empty()).then_some(batch)
     }
 }
 
@@ -594,6 +614,10 @@ impl Entry {
     fn key(&self) -> (Stamp, u64) {
         (self.message.log_time, self.order)
     }
+
+    fn add_to(&self, batch: &mut Builder) {
+        batch.add(&self.message, self.order, self.later.as_ref());
+    }
 }
 
 fn has_schema(channel: &Channel) -> bool {
@@ -610,46 +634,4 @@ fn weight_of(channel: &Channel) -> u64 {
     let metadata: usize = pairs.map(|(key, value)| key.len() + value.len() + 64).sum();
     let names = channel.topic.len() + channel.message_encoding.len();
     (size_of::<Channel>() + schema + metadata + names) as u64
-}
-
-#[derive(Default)]
-struct Builder {
-    channels: Vec<Arc<Channel>>,
-    buffers: Vec<Bytes>,
-    rows: Vec<Row>,
-    bytes: u64,
-}
-
-impl Builder {
-    fn add(&mut self, entry: &Entry) {
-        let message = &entry.message;
-        let known = self
-            .channels
-            .iter()
-            .position(|known| Arc::ptr_eq(known, &message.channel));
-        let channel = known.unwrap_or_else(|| {
-            self.channels.push(Arc::clone(&message.channel));
-            self.channels.len() - 1
-        });
-        self.bytes += message.payload.len() as u64;
-        self.rows.push(Row {
-            log_time: message.log_time,
-            publish_time: message.publish_time,
-            order: entry.order,
-            offset: 0,
-            len: message.payload.len() as u64,
-            sequence: message.sequence,
-            channel: channel as u32,
-            buffer: self.buffers.len() as u32,
-        });
-        self.buffers.push(message.payload.clone());
-    }
-
-    fn is_full(&self) -> bool {
-        self.rows.len() >= BATCH_MESSAGES || self.bytes >= BATCH_BYTES
-    }
-
-    fn finish(self) -> Batch {
-        Batch::new(self.channels.into(), self.buffers, self.rows)
-    }
 }

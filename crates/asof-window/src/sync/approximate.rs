@@ -195,19 +195,6 @@ impl<V> ApproximateTime<V> {
         same
     }
 
-    /// Drops all waiting messages.
-    pub fn clear(&mut self) {
-        for topic in &mut self.topics {
-            topic.queue.clear();
-            topic.past = 0;
-            topic.has_dropped = false;
-        }
-        self.heads.fill(i64::MAX);
-        (self.ready, self.passed) = (0, 0);
-        self.has_dropped = false;
-        self.has_candidate = false;
-    }
-
     #[inline]
     fn take_in(&mut self, topic: usize, stamp: Stamp, value: V, out: &mut impl Outlet<V>) {
         let Some(here) = self.topics.get_mut(topic) else {
@@ -434,8 +421,16 @@ impl<V> ApproximateTime<V> {
 }
 
 impl<V> Synchronizer<V> for ApproximateTime<V> {
-    fn clear(&mut self) {
-        ApproximateTime::clear(self);
+    fn take_waiting(&mut self, gone: &mut Vec<V>) {
+        for topic in &mut self.topics {
+            gone.extend(topic.queue.drain(..).map(|(_, value)| value));
+            topic.past = 0;
+            topic.has_dropped = false;
+        }
+        self.heads.fill(i64::MAX);
+        (self.ready, self.passed) = (0, 0);
+        self.has_dropped = false;
+        self.has_candidate = false;
     }
 
     fn topics(&self) -> usize {

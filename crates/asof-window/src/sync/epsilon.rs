@@ -97,12 +97,6 @@ impl<V> ApproximateEpsilonTime<V> {
         self.process(emit);
     }
 
-    /// Drops all waiting messages.
-    pub fn clear(&mut self) {
-        self.queues.iter_mut().for_each(VecDeque::clear);
-        self.now = Progress::default();
-    }
-
     pub(super) fn with_topics(mut self, topics: usize) -> Self {
         self.optional.resize(topics, false);
         ApproximateEpsilonTime {
@@ -165,8 +159,14 @@ impl<V> ApproximateEpsilonTime<V> {
 }
 
 impl<V> Synchronizer<V> for ApproximateEpsilonTime<V> {
-    fn clear(&mut self) {
-        ApproximateEpsilonTime::clear(self);
+    fn take_waiting(&mut self, gone: &mut Vec<V>) {
+        let all = self.queues.iter_mut().flat_map(|queue| queue.drain(..));
+        gone.extend(all.map(|message| message.value));
+        self.now = Progress::default();
+    }
+
+    fn advance(&mut self, now: Stamp, emit: &mut dyn FnMut(SyncEvent<V>)) {
+        ApproximateEpsilonTime::advance(self, now, emit);
     }
 
     fn topics(&self) -> usize {

@@ -66,7 +66,7 @@ impl<V> ExactTime<V> {
     }
 
     /// Sets what happens to messages of one topic with the same stamp. With [`Duplicates::KeepAll`] each waits for its
-    /// own set; the number of waiting messages of one stamp is unlimited.
+    /// own set; beside the first of each topic, at most `queue_size` messages of one stamp wait.
     #[must_use]
     pub fn with_duplicates(mut self, duplicates: Duplicates) -> Self {
         self.duplicates = duplicates;
@@ -76,11 +76,6 @@ impl<V> ExactTime<V> {
     /// An empty one with the same settings for another number of topics.
     pub(super) fn with_topics(self, topics: usize) -> Self {
         ExactTime::new(topics, self.queue_size).with_duplicates(self.duplicates)
-    }
-
-    /// Drops all waiting messages.
-    pub fn clear(&mut self) {
-        self.waiting.clear();
     }
 
     fn complete(&mut self, stamp: Stamp, emit: &mut dyn FnMut(SyncEvent<V>)) {
@@ -127,8 +122,11 @@ impl<V> ExactTime<V> {
 }
 
 impl<V> Synchronizer<V> for ExactTime<V> {
-    fn clear(&mut self) {
-        ExactTime::clear(self);
+    fn take_waiting(&mut self, gone: &mut Vec<V>) {
+        for (_, slots) in std::mem::take(&mut self.waiting) {
+            gone.extend(slots.values.into_iter().flatten());
+            gone.extend(slots.further.into_iter().map(|(_, value)| value));
+        }
     }
 
     fn topics(&self) -> usize {
@@ -148,6 +146,14 @@ impl<V> Synchronizer<V> for ExactTime<V> {
                 topic,
                 message: Stamped::new(stamp, value),
                 reason: DropReason::Replaced,
+            });
+        }
+        if self.queue_size > 0 && slots.further.len() > self.queue_size {
+            let (topic, value) = slots.further.remove(0);
+            emit(SyncEvent::Dropped {
+                topic,
+                message: Stamped::new(stamp, value),
+                reason: DropReason::QueueFull,
             });
         }
         if slots.filled == topics {

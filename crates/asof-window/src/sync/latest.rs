@@ -140,17 +140,6 @@ impl<V> LatestTime<V> {
         same
     }
 
-    /// Drops everything but the options.
-    pub fn clear(&mut self) {
-        self.held.fill_with(|| None);
-        for rate in &mut self.rates {
-            *rate = Rate {
-                options: rate.options,
-                ..Rate::default()
-            };
-        }
-    }
-
     fn pivot(&self, now: Stamp) -> Option<usize> {
         let rates = self.rates.iter().enumerate();
         let alive = rates.filter_map(|(topic, rate)| Some((topic, rate.current(now)?)));
@@ -161,8 +150,34 @@ impl<V> LatestTime<V> {
 }
 
 impl<V: Clone> Synchronizer<V> for LatestTime<V> {
-    fn clear(&mut self) {
-        LatestTime::clear(self);
+    /// Everything but the options.
+    fn take_waiting(&mut self, gone: &mut Vec<V>) {
+        let held = self.held.iter_mut().filter_map(Option::take);
+        gone.extend(held.map(|message| message.value));
+        for rate in &mut self.rates {
+            *rate = Rate {
+                options: rate.options,
+                ..Rate::default()
+            };
+        }
+    }
+
+    /// What is replaced is for the caller to drop, too.
+    fn add_for_sets(
+        &mut self,
+        topic: usize,
+        stamp: Stamp,
+        value: V,
+        found: &mut dyn FnMut(Vec<Stamped<V>>),
+        gone: &mut Vec<V>,
+    ) {
+        let replaced = self.held.get_mut(topic).and_then(Option::take);
+        gone.extend(replaced.map(|message| message.value));
+        self.add(topic, stamp, value, &mut |event| match event {
+            SyncEvent::Matched(set) => found(set),
+            SyncEvent::Dropped { message, .. } => gone.push(message.value),
+            SyncEvent::Partial(_) => {}
+        });
     }
 
     fn topics(&self) -> usize {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use asof_align::{Match, Missing, Pick, Rule, Side, Stamped};
+use asof_align::{Match, Pick, Rule, Side, Stamped};
 use asof_core::Stamp;
 
 use crate::runs::Hint;
@@ -138,13 +138,6 @@ impl<T> Window<T> {
 /// The nearest message, if it is near enough.
 #[inline]
 fn within<T>(rule: Rule, t: i64, nearest: Option<(i64, &Arc<T>)>) -> Match<Arc<T>> {
-    let Some((stamp, value)) = nearest else {
-        return Match::Missing(Missing::Nothing);
-    };
-    let distance = stamp.abs_diff(t);
-    if rule.allows(distance) {
-        Match::Found(Stamped::new(stamp.into(), Arc::clone(value)))
-    } else {
-        Match::Missing(Missing::TooFar(distance))
-    }
+    let nearest = nearest.map(|(stamp, value)| Stamped::new(stamp.into(), Arc::clone(value)));
+    rule.of_nearest(t, nearest)
 }

@@ -115,8 +115,16 @@ pub trait Synchronizer<V> {
     /// Adds a message of topic `topic`, counted from zero, and calls `emit` with the resulting events.
     fn add(&mut self, topic: usize, stamp: Stamp, value: V, emit: &mut dyn FnMut(SyncEvent<V>));
 
-    /// Drops all waiting messages: the clock was set back.
-    fn clear(&mut self);
+    /// Advances time to `now`, by the clock of the stamps: waits end although nothing arrives. Without waits it does nothing.
+    fn advance(&mut self, _now: Stamp, _emit: &mut dyn FnMut(SyncEvent<V>)) {}
+
+    /// Appends all waiting messages to `gone`, for the caller to drop: the clock was set back.
+    fn take_waiting(&mut self, gone: &mut Vec<V>);
+
+    /// Drops all waiting messages.
+    fn clear(&mut self) {
+        self.take_waiting(&mut Vec::new());
+    }
 
     /// Like [`Synchronizer::add`] for callers that need only the sets: calls `found` with every set and appends
     /// messages in no set to `gone`, for the caller to drop.

@@ -159,25 +159,51 @@ impl<V, S: Synchronizer<V>> SharedSynchronizer<V, S> {
 
     /// Drops all messages that wait for a set, as for a clock that was set back. Events that wait for the callback stay.
     pub fn clear(&self) {
-        self.inner.state.lock().synchronizer.clear();
+        // Dropped after the lock.
+        let mut gone = Vec::new();
+        let mut state = self.inner.state.lock();
+        state.synchronizer.take_waiting(&mut gone);
+        gone.append(&mut state.gone);
+        drop(state);
     }
 
     /// Adds a message of topic `topic`, counted from zero.
     pub fn add(&self, topic: usize, stamp: Stamp, value: V) {
+        self.change(|state| {
+            let (outbox, gone) = (&mut state.outbox, &mut state.gone);
+            if state.wants_drops {
+                let mut emit = |event| outbox.events.push_back(event);
+                state.synchronizer.add(topic, stamp, value, &mut emit);
+            } else {
+                let mut found = |set| outbox.events.push_back(SyncEvent::Matched(set));
+                let synchronizer = &mut state.synchronizer;
+                synchronizer.add_for_sets(topic, stamp, value, &mut found, gone);
+            }
+        });
+    }
+
+    /// Advances time to `now`, see [`Synchronizer::advance`].
+    pub fn advance(&self, now: Stamp) {
+        // Dropped after the lock.
+        let mut gone = Vec::new();
+        self.change(|state| {
+            let (outbox, wants_drops) = (&mut state.outbox, state.wants_drops);
+            state.synchronizer.advance(now, &mut |event| match event {
+                SyncEvent::Dropped { message, .. } if !wants_drops => gone.push(message.value),
+                event => outbox.events.push_back(event),
+            });
+        });
+    }
+
+    /// Changes the state, and delivers the events that come of it.
+    #[inline]
+    fn change(&self, change: impl FnOnce(&mut State<V, S>)) {
         // Declared before the lock is taken, so dropped after it.
         let _one_gone;
         let mut spilt = Vec::new();
         let mut guard = self.inner.state.lock();
         let state = &mut *guard;
-        let (outbox, gone) = (&mut state.outbox, &mut state.gone);
-        if state.wants_drops {
-            let mut emit = |event| outbox.events.push_back(event);
-            state.synchronizer.add(topic, stamp, value, &mut emit);
-        } else {
-            let mut found = |set| outbox.events.push_back(SyncEvent::Matched(set));
-            let synchronizer = &mut state.synchronizer;
-            synchronizer.add_for_sets(topic, stamp, value, &mut found, gone);
-        }
+        change(state);
         _one_gone = state.gone.pop();
         while state.outbox.is_full() {
             spilt.extend(state.outbox.spill());
@@ -187,7 +213,7 @@ impl<V, S: Synchronizer<V>> SharedSynchronizer<V, S> {
             return;
         }
         state.is_delivering = true;
-        let mut turn = Delivering {
+        let mut turn = DeliveryTurn {
             inner: &self.inner,
             is_done: false,
         };
@@ -206,12 +232,12 @@ impl<V, S: Synchronizer<V>> SharedSynchronizer<V, S> {
 }
 
 /// Passes delivery on to the next thread even if a callback panics.
-struct Delivering<'a, V, S> {
+struct DeliveryTurn<'a, V, S> {
     inner: &'a Inner<V, S>,
     is_done: bool,
 }
 
-impl<V, S> Drop for Delivering<'_, V, S> {
+impl<V, S> Drop for DeliveryTurn<'_, V, S> {
     fn drop(&mut self) {
         if !self.is_done {
             self.inner.state.lock().is_delivering = false;

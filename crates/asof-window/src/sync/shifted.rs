@@ -62,42 +62,53 @@ fn back<V>(offsets: &[i64], topic: usize, message: Stamped<V>) -> Stamped<V> {
     Stamped::new(message.stamp.plus_nanos(own), message.value)
 }
 
+/// An event whose messages have their own stamps again.
+fn unshifted<V>(offsets: &[i64], event: SyncEvent<V>) -> SyncEvent<V> {
+    match event {
+        SyncEvent::Matched(set) => {
+            let set = set.into_iter().enumerate();
+            let set = set.map(|(topic, message)| back(offsets, topic, message));
+            SyncEvent::Matched(set.collect())
+        }
+        SyncEvent::Partial(set) => {
+            let set = set.into_iter().enumerate();
+            let set =
+                set.map(|(topic, message)| message.map(|message| back(offsets, topic, message)));
+            SyncEvent::Partial(set.collect())
+        }
+        SyncEvent::Dropped {
+            topic,
+            message,
+            reason,
+        } => SyncEvent::Dropped {
+            topic,
+            message: back(offsets, topic, message),
+            reason,
+        },
+    }
+}
+
 impl<V, S: Synchronizer<V>> Synchronizer<V> for Shifted<S> {
     fn topics(&self) -> usize {
         self.inner.topics()
     }
 
-    fn clear(&mut self) {
-        self.inner.clear();
+    fn take_waiting(&mut self, gone: &mut Vec<V>) {
+        self.inner.take_waiting(gone);
+    }
+
+    fn advance(&mut self, now: Stamp, emit: &mut dyn FnMut(SyncEvent<V>)) {
+        let offsets = &self.offsets;
+        let inner = &mut self.inner;
+        inner.advance(now, &mut |event| emit(unshifted(offsets, event)));
     }
 
     fn add(&mut self, topic: usize, stamp: Stamp, value: V, emit: &mut dyn FnMut(SyncEvent<V>)) {
         let offsets = &self.offsets;
         let shifted = stamp.plus_nanos(offset(offsets, topic));
-        self.inner.add(topic, shifted, value, &mut |event| {
-            emit(match event {
-                SyncEvent::Matched(set) => {
-                    let set = set.into_iter().enumerate();
-                    let set = set.map(|(topic, message)| back(offsets, topic, message));
-                    SyncEvent::Matched(set.collect())
-                }
-                SyncEvent::Partial(set) => {
-                    let set = set.into_iter().enumerate();
-                    let set = set.map(|(topic, message)| {
-                        message.map(|message| back(offsets, topic, message))
-                    });
-                    SyncEvent::Partial(set.collect())
-                }
-                SyncEvent::Dropped {
-                    topic,
-                    message,
-                    reason,
-                } => SyncEvent::Dropped {
-                    topic,
-                    message: back(offsets, topic, message),
-                    reason,
-                },
-            });
+        let inner = &mut self.inner;
+        inner.add(topic, shifted, value, &mut |event| {
+            emit(unshifted(offsets, event));
         });
     }
 }

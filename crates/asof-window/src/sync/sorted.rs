@@ -58,6 +58,9 @@ impl<V, S: Synchronizer<V>> Sorted<V, S> {
     pub fn advance(&mut self, now: Stamp, emit: &mut dyn FnMut(SyncEvent<V>)) {
         self.now.note(now.nanos());
         self.release(emit);
+        // What it is given is older than this.
+        let passed = now.plus_nanos(self.lateness.saturating_neg());
+        self.inner.advance(passed, emit);
     }
 
     /// The synchronizer inside.
@@ -86,9 +89,14 @@ impl<V, S: Synchronizer<V>> Synchronizer<V> for Sorted<V, S> {
         self.inner.topics()
     }
 
-    fn clear(&mut self) {
-        self.inner.clear();
-        self.waiting.clear();
+    fn advance(&mut self, now: Stamp, emit: &mut dyn FnMut(SyncEvent<V>)) {
+        Sorted::advance(self, now, emit);
+    }
+
+    fn take_waiting(&mut self, gone: &mut Vec<V>) {
+        self.inner.take_waiting(gone);
+        let waiting = std::mem::take(&mut self.waiting);
+        gone.extend(waiting.into_values().map(|(_, value)| value));
         self.now = Progress::default();
         self.released = None;
     }

@@ -18,6 +18,7 @@ use super::{AlignError, AlignOptions, On, named_after};
 pub(super) enum Anchor {
     Topic {
         table: TopicTable,
+        on: On,
         /// The index of the time column, and of the first column that is shown.
         time: usize,
         shown: usize,
@@ -39,7 +40,12 @@ impl Anchor {
     ) -> Result<Self, AlignError> {
         let table = table_of(source, topic, on, options, options.range)?;
         let (time, shown) = value_columns(&table, on, options)?;
-        Ok(Anchor::Topic { table, time, shown })
+        Ok(Anchor::Topic {
+            table,
+            on,
+            time,
+            shown,
+        })
     }
 
     pub(super) fn fields(&self) -> Vec<Field> {
@@ -53,8 +59,14 @@ impl Anchor {
 
     pub(super) fn read(&self, source: &dyn Source, rows: usize) -> Result<AnchorRows, AlignError> {
         Ok(match self {
-            Anchor::Topic { table, time, shown } => AnchorRows::Topic {
+            Anchor::Topic {
+                table,
+                on,
+                time,
+                shown,
+            } => AnchorRows::Topic {
                 batches: Box::new(table.clone().with_rows(Some(rows)).read(source)?),
+                on: *on,
                 time: *time,
                 shown: *shown,
                 unstamped: 0,
@@ -75,6 +87,7 @@ impl Anchor {
 pub(super) enum AnchorRows {
     Topic {
         batches: Box<TopicBatches>,
+        on: On,
         time: usize,
         shown: usize,
         unstamped: u64,
@@ -108,12 +121,13 @@ impl Iterator for AnchorRows {
         match self {
             AnchorRows::Topic {
                 batches,
+                on,
                 time,
                 shown,
                 unstamped,
             } => loop {
                 let rows = match batches.next()? {
-                    Ok(batch) => rows_of(&batch, *time, *shown, unstamped),
+                    Ok(batch) => rows_of(&batch, *on, *time, *shown, unstamped),
                     Err(error) => return Some(Err(error.into())),
                 };
                 // An empty batch is not passed on.
@@ -138,23 +152,21 @@ impl Iterator for AnchorRows {
 /// The rows of a batch that have a time.
 fn rows_of(
     batch: &RecordBatch,
+    on: On,
     time: usize,
     shown: usize,
     unstamped: &mut u64,
 ) -> Result<Rows, AlignError> {
     let times = batch.column(time).as_primitive::<TimestampNanosecondType>();
     let columns = &batch.columns()[shown..];
-    if times.null_count() == 0 && times.values().iter().all(|&time| time != 0) {
-        return Ok((times.values().to_vec(), columns.to_vec()));
+    let known = times.iter().enumerate();
+    let known = known.filter_map(|(row, time)| Some((row as u64, on.known(time)?)));
+    let (rows, values): (Vec<u64>, Vec<i64>) = known.unzip();
+    if rows.len() == times.len() {
+        return Ok((values, columns.to_vec()));
     }
-    let kept = |row: &usize| times.is_valid(*row) && times.value(*row) != 0;
-    let kept: Vec<u64> = (0..times.len())
-        .filter(kept)
-        .map(|row| row as u64)
-        .collect();
-    *unstamped += (times.len() - kept.len()) as u64;
-    let values = kept.iter().map(|&row| times.value(row as usize)).collect();
-    let places = UInt64Array::from(kept);
+    *unstamped += (times.len() - rows.len()) as u64;
+    let places = UInt64Array::from(rows);
     let columns = columns.iter().map(|column| take(&**column, &places, None));
     let columns = columns.collect::<Result<Vec<Arc<dyn Array>>, _>>()?;
     Ok((values, columns))

@@ -78,7 +78,7 @@ impl Piece for Vec<Bytes> {
 pub(super) type Pieces<P> = Box<dyn Iterator<Item = Result<P, AlignError>> + Send>;
 
 /// The rows of a topic by their number. Up to a number of bytes are held; others are read again when they are needed.
-pub(super) struct Held<P> {
+pub(super) struct RowWindow<P> {
     /// Rows without a gap, the first of which has the number `first`.
     pieces: VecDeque<P>,
     first: usize,
@@ -91,14 +91,14 @@ pub(super) struct Held<P> {
     all_bytes: usize,
 }
 
-impl<P: Piece> Held<P> {
+impl<P: Piece> RowWindow<P> {
     /// Reads all rows once, and holds them if they are not too many. `each` sees every piece, with the number of its first row.
     pub(super) fn read(
         pieces: impl Iterator<Item = Result<P, AlignError>>,
         most_bytes: usize,
         mut each: impl FnMut(&P, usize),
     ) -> Result<Self, AlignError> {
-        let mut held = Held {
+        let mut held = RowWindow {
             pieces: VecDeque::new(),
             first: 0,
             bytes: 0,

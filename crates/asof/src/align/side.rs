@@ -15,7 +15,7 @@ use asof_core::{Channel, Query, Source, Stamp, TimeRange, Topics};
 use asof_decode::{Decoder, RowsError, TopicOptions, TopicTable};
 use bytes::Bytes;
 
-use super::held::{Held, Pieces};
+use super::held::{Pieces, RowWindow};
 use super::{AlignError, AlignOptions, On, named_after};
 
 /// The least rows of the batches in which a topic is read, whatever the size of those that are made.
@@ -24,6 +24,7 @@ const LEAST_ROWS: usize = 1024;
 #[derive(Debug, Clone)]
 pub(super) struct Side {
     table: TopicTable,
+    on: On,
     /// The index of the time column, and of the first column that is shown.
     time: usize,
     shown: usize,
@@ -39,7 +40,12 @@ impl Side {
         let range = range_of(source, topic, options)?;
         let table = table_of(source, topic, on, options, range)?;
         let (time, shown) = value_columns(&table, on, options)?;
-        Ok(Side { table, time, shown })
+        Ok(Side {
+            table,
+            on,
+            time,
+            shown,
+        })
     }
 
     pub(super) fn topic(&self) -> &str {
@@ -65,10 +71,10 @@ impl Side {
         let pieces = batches
             .by_ref()
             .map(|batch| batch.map_err(AlignError::from));
-        let rows = Held::read(pieces, most_bytes, |batch, first| {
+        let rows = RowWindow::read(pieces, most_bytes, |batch, first| {
             let found = self.times(batch);
             let timed = found.iter().enumerate().filter_map(|(row, time)| {
-                let time = time.filter(|&time| time != 0)?;
+                let time = self.on.known(time)?;
                 Some((Stamp::from_nanos(time), first + row))
             });
             times.extend(timed);
@@ -134,7 +140,7 @@ pub(super) struct LoadedSide {
     side: Side,
     /// The numbers of rows, by their time.
     track: Track<usize>,
-    rows: Held<RecordBatch>,
+    rows: RowWindow<RecordBatch>,
     between: Option<Between>,
 }
 
@@ -186,7 +192,7 @@ impl LoadedSide {
         }
         let made = match &mut self.between {
             Some(between) => between.make(&self.side, source, times, &found)?,
-            None => Made::default(),
+            None => InterpolatedRows::default(),
         };
         for ((found, offset), time) in found.iter_mut().zip(&mut offsets).zip(times) {
             // Nothing can be interpolated between them: take the nearest.
@@ -207,7 +213,7 @@ impl LoadedSide {
         times: &[i64],
         offsets: &[Option<i64>],
         found: &[Found],
-        made: &Made,
+        made: &InterpolatedRows,
     ) -> Result<Vec<ArrayRef>, AlignError> {
         let mut wanted: Vec<usize> = found.iter().filter_map(Found::row).collect();
         wanted.sort_unstable();
@@ -272,7 +278,7 @@ impl Found {
 
 /// Interpolated rows.
 #[derive(Default)]
-struct Made {
+struct InterpolatedRows {
     rows: Option<RecordBatch>,
     /// Their numbers, by the messages and the time that they are of.
     numbers: HashMap<([usize; 2], i64), u32>,
@@ -280,7 +286,7 @@ struct Made {
 
 /// Interpolates between two messages.
 struct Between {
-    payloads: Held<Vec<Bytes>>,
+    payloads: RowWindow<Vec<Bytes>>,
     channel: Arc<Channel>,
     decoder: Decoder,
 }
@@ -295,7 +301,7 @@ impl Between {
     ) -> Result<Option<Self>, AlignError> {
         let (channel, decoder) = side.table.decoder(source)?;
         let pieces = side.payloads(source, &channel)?;
-        let payloads = Held::read(pieces, most_bytes, |_, _| ())?;
+        let payloads = RowWindow::read(pieces, most_bytes, |_, _| ())?;
         Ok((payloads.rows() == rows).then_some(Between {
             payloads,
             channel,
@@ -310,7 +316,7 @@ impl Between {
         source: &dyn Source,
         times: &[i64],
         found: &[Found],
-    ) -> Result<Made, AlignError> {
+    ) -> Result<InterpolatedRows, AlignError> {
         let pairs = found
             .iter()
             .zip(times)
@@ -329,7 +335,7 @@ impl Between {
         };
         let open = || side.payloads(source, &self.channel);
         self.payloads.visit(&open, &wanted, each)?;
-        let mut made = Made::default();
+        let mut made = InterpolatedRows::default();
         for (pair, time, fraction) in pairs {
             let (Some(before), Some(after)) = (payloads.get(&pair[0]), payloads.get(&pair[1]))
             else {
@@ -404,7 +410,7 @@ fn time_place(table: &TopicTable, on: On) -> Option<usize> {
 }
 
 /// The log times of the messages that may match an anchor in the range of the options.
-fn range_of(
+pub(crate) fn range_of(
     source: &dyn Source,
     topic: &str,
     options: &AlignOptions,

@@ -31,12 +31,11 @@ impl Recording {
     /// field's variation in this recording.
     ///
     /// # Errors
-    /// When one of them cannot be read.
+    /// When one of them cannot be read, or the work on either is cancelled.
     pub fn diff(&self, other: &Recording) -> Result<Vec<Difference>, Error> {
-        let (good, new) = (
-            Survey::of(self, Depth::Fields)?,
-            Survey::of(other, Depth::Fields)?,
-        );
+        let good = Survey::of(self, Depth::Fields)?;
+        let progress = other.progress().or_cancelled_with(self.progress());
+        let new = Survey::of(&other.clone().with_progress(progress), Depth::Fields)?;
         Ok(compare(&good, &new))
     }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use arrow_array::{Array as _, RecordBatch};
 use asof_core::{Channel, ChannelSummary, Problem, ProblemKind, Query, Stamp, StampHealth};
-use asof_decode::{ChannelReport, Decoder, Layers, Projection, SchemaError, TableOptions, Tables};
+use asof_decode::{ChannelReport, Decoders, Layers, SchemaError, TableOptions, Tables};
 use serde::{Serialize, Serializer};
 
 use super::survey::times;
@@ -74,12 +75,13 @@ impl Recording {
     /// Reads all of it and verifies that its parts agree: records, checksums, chunks, indexes, statistics, and every message.
     ///
     /// # Errors
-    /// When it cannot be read at all. What is wrong with it is in the result.
+    /// When it cannot be read at all, or the work is cancelled. What is wrong with it is in the result.
     pub fn doctor(&self, options: &DoctorOptions) -> Result<Diagnosis, Error> {
         let total = self.summary().size;
-        let problems = self
-            .source()
-            .check(&mut |done, _| self.progress().done(done, total))?;
+        let problems = self.source().check(&mut |done, _| {
+            self.progress().done(done, total);
+            self.progress().refuse_if_cancelled()
+        })?;
         let mut diagnosis = diagnosis(self, problems)?;
         if options.decode {
             diagnosis.decode(self)?;
@@ -127,15 +129,20 @@ impl Diagnosis {
         }
         self.stamps.retain(|_, stamps| !stamps.is_good());
         let reports = tables.report();
-        let undecoded = reports.iter().map(|report| self.take_note(report)).sum();
+        // Channels of one type have one definition, which is read once.
+        let mut decoders = Decoders::default();
+        let undecoded = reports
+            .iter()
+            .map(|report| self.take_note(report, &mut decoders));
+        let undecoded = undecoded.sum();
         self.undecoded = Some(undecoded);
-        self.check_unused_schemas(file);
+        self.check_unused_schemas(file, &mut decoders);
         self.healthy = self.problems.is_empty() && undecoded == 0;
         Ok(())
     }
 
     /// Adds what is wrong with a channel's messages; returns how many of them could not be decoded.
-    fn take_note(&mut self, report: &ChannelReport) -> u64 {
+    fn take_note(&mut self, report: &ChannelReport, decoders: &mut Decoders) -> u64 {
         let channel = &report.assignment.channel;
         let (count, reason) = match report.failures.first() {
             Some((at, error)) => (report.failed, format!("the first: at {at}, {error}")),
@@ -146,7 +153,8 @@ impl Diagnosis {
             }
             None => return 0,
         };
-        let is_unknown = report.assignment.layer.is_none() && schema_fault(channel).is_none();
+        let is_unknown =
+            report.assignment.layer.is_none() && schema_fault(channel, decoders).is_none();
         if is_unknown {
             self.unknown.push(UnknownMessages {
                 topic: channel.topic.clone(),
@@ -166,12 +174,12 @@ impl Diagnosis {
     }
 
     /// A channel without messages has a schema, too.
-    fn check_unused_schemas(&mut self, file: &Recording) {
+    fn check_unused_schemas(&mut self, file: &Recording, decoders: &mut Decoders) {
         let summary = file.summary();
         let unused = |entry: &&ChannelSummary| entry.messages == Some(0);
         for entry in summary.channels.iter().filter(unused) {
             let channel = &entry.channel;
-            if let Some(fault) = schema_fault(channel) {
+            if let Some(fault) = schema_fault(channel, decoders) {
                 self.problems.push(Problem {
                     kind: ProblemKind::BadRecord,
                     offset: None,
@@ -219,12 +227,12 @@ fn stamps_as_json<S: Serializer>(
 }
 
 /// What is wrong with a channel's schema; `None` where its encoding is unknown, or where it has no schema.
-fn schema_fault(channel: &Channel) -> Option<SchemaError> {
+fn schema_fault(channel: &Arc<Channel>, decoders: &mut Decoders) -> Option<SchemaError> {
     let has_schema = channel
         .schema
         .as_ref()
         .is_some_and(|schema| !schema.data.is_empty());
-    match Decoder::new(channel, &Projection::All, &[]).err()? {
+    match decoders.of(channel, &[]).err()? {
         SchemaError::UnknownEncoding { .. } | SchemaError::NoDefinition { .. } => None,
         error => has_schema.then_some(error),
     }

@@ -336,7 +336,7 @@ fn of_transform(
     if !survey.topics.contains_key(at) {
         return Ok(verdict.failed(format!("there is no topic {at}")));
     }
-    let whole = Known::of(buffer, from, to);
+    let whole = Coverage::of(buffer, from, to);
     let (mut asked, mut at_the_ends) = (0_u64, 0_u64);
     each_stamp(recording, at, |stamps, logged| {
         asked += stamps.len() as u64;
@@ -371,12 +371,12 @@ fn of_transform(
 /// When a transform is known, and for how long around it a recording cannot say: its neighbours were sent before the
 /// recording began or after it ended.
 #[derive(Clone, Copy)]
-pub(super) struct Known {
+pub(super) struct Coverage {
     range: TimeRange,
     pause: i64,
 }
 
-impl Known {
+impl Coverage {
     /// Of a transform that changes; `None` where it is not known, or is static.
     pub(super) fn of(buffer: &TransformBuffer, from: &str, to: &str) -> Option<Self> {
         let range = buffer.covered(from, to).ok()?;
@@ -387,7 +387,7 @@ impl Known {
             Some(range.duration_nanos() / i64::try_from(edge.samples - 1).ok()?)
         };
         let pause = buffer.edges().iter().filter_map(pause).max()?;
-        Some(Known { range, pause })
+        Some(Coverage { range, pause })
     }
 
     /// Whether a time is just outside of it: not further than twice the usual pause between two samples.

@@ -4,7 +4,7 @@ use asof_decode::FieldPath;
 use asof_tf::TransformBuffer;
 
 use super::expectations::{Bounds, Expectations, OfTopic, OfTransform, Path, Span};
-use super::judge::Known;
+use super::judge::Coverage;
 use super::survey::{Depth, Numbers, Survey, TopicSurvey, each_stamp};
 use crate::{Error, Recording};
 
@@ -100,10 +100,10 @@ fn root_of(
     frame: &str,
     buffer: &TransformBuffer,
 ) -> Result<Option<&'static str>, Error> {
-    let mut roots: Vec<(&str, Option<Known>)> = ROOTS
+    let mut roots: Vec<(&str, Option<Coverage>)> = ROOTS
         .into_iter()
         .filter(|root| *root != frame)
-        .map(|root| (root, Known::of(buffer, root, frame)))
+        .map(|root| (root, Coverage::of(buffer, root, frame)))
         .collect();
     each_stamp(recording, topic, |stamps, _| {
         roots.retain(|(root, known)| {

@@ -30,29 +30,40 @@ pub fn judge(queries: &[OfQuery], recording: &Recording) -> Result<Vec<Verdict>,
     let database = Database::new(named, SqlOptions::default())?;
     let verdicts = queries.iter().map(|query| {
         let mut verdict = Verdict::new(subject(query), "sql", String::new());
-        if let Err(error) = rows_of(&database, query, &mut verdict) {
-            verdict.breaks(None, || error.to_string());
-            verdict.message = error.to_string();
-            return verdict;
+        match rows_of(&database, query, recording.progress(), &mut verdict) {
+            Ok(()) => verdict.message = format!("{} rows, expected none", verdict.count),
+            Err(error) if error.is_cancelled() => return Err(error),
+            Err(error) => {
+                verdict.breaks(None, || error.to_string());
+                verdict.message = error.to_string();
+            }
         }
-        verdict.message = format!("{} rows, expected none", verdict.count);
-        verdict
+        Ok(verdict)
     });
-    Ok(verdicts.collect())
+    verdicts.collect()
 }
 
 #[cfg(feature = "sql")]
 fn rows_of(
     database: &asof_sql::Database,
     query: &OfQuery,
+    progress: &crate::Progress,
     verdict: &mut Verdict,
-) -> Result<(), asof_sql::SqlError> {
+) -> Result<(), Error> {
     use arrow_array::Array;
+    use asof_sql::Waited;
 
     use super::survey::times;
+    use crate::query::POLL_INTERVAL;
     use crate::rows::{Reader, write};
-    for batch in database.query(&query.query)? {
-        let batch = batch?;
+    let mut found = database.query(&query.query)?;
+    loop {
+        progress.refuse_if_cancelled()?;
+        let batch = match found.wait(POLL_INTERVAL) {
+            Waited::Rows(rows) => rows?,
+            Waited::Nothing => continue,
+            Waited::End => return Ok(()),
+        };
         // The time of the failure: the first time column of the query.
         let time = batch.schema().fields().iter().find_map(|field| {
             let is_time = matches!(field.data_type(), arrow_schema::DataType::Timestamp(..));
@@ -75,7 +86,6 @@ fn rows_of(
             });
         }
     }
-    Ok(())
 }
 
 /// The name of a query.

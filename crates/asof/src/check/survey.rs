@@ -183,9 +183,7 @@ pub fn each_batch(
     };
     let mut tables = Tables::read(recording, query, options)?;
     for batch in &mut tables {
-        let batch = batch.map_err(|error| {
-            Error::from(error).context("cannot read the recording on".to_owned())
-        })?;
+        let batch = batch?;
         each(&batch.channel, &batch.batch)?;
     }
     *undecoded += tables

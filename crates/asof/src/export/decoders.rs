@@ -6,6 +6,7 @@ use asof_core::{Channel, MessageRef};
 use asof_decode::{DecodeError, Projection, SchemaError, Survey};
 
 use crate::Progress;
+use crate::rows::CellTexts;
 use crate::text::counted;
 
 /// The decoders of all channels met so far, and what they could not decode.
@@ -42,32 +43,22 @@ impl ReportingDecoders {
         self.0.write_json_between(before, after, part, out)
     }
 
-    /// Writes a message's data as comma-separated values, each after a comma.
-    pub fn csv(&mut self, message: MessageRef<'_>, out: &mut Vec<u8>) -> Result<(), String> {
-        let written = self.0.write_csv(message, out);
-        written.map_err(|error| reason(&error))
+    /// The texts of a message's columns, as [`Decoder::cells`](asof_decode::Decoder::cells). The error is the reason.
+    pub(crate) fn cells(&mut self, message: MessageRef<'_>) -> Result<CellTexts, String> {
+        let mut texts = CellTexts::default();
+        let decoded = self.0.cells(message, |text| texts.push(text));
+        decoded.map_err(|error| reason(&error))?;
+        Ok(texts)
     }
 
-    /// The names of a channel's columns in comma-separated values.
-    pub fn csv_names(
+    /// The names of a channel's columns.
+    pub fn cell_names(
         &mut self,
         channel: &Arc<Channel>,
         sample: &[u8],
     ) -> Result<Vec<String>, SchemaError> {
         let decoder = self.0.of(channel, &[sample])?;
-        Ok(decoder.csv_names())
-    }
-
-    /// Whether the messages of a channel have a field of their own with one of these names.
-    pub fn has_field(&mut self, channel: &Arc<Channel>, sample: &[u8], names: &[&str]) -> bool {
-        let Ok(names_of) = self.csv_names(channel, sample) else {
-            return false;
-        };
-        let first = |name: &String| {
-            let first = name.split('.').next();
-            first.is_some_and(|first| names.contains(&first))
-        };
-        names_of.iter().any(first)
+        Ok(decoder.cell_names())
     }
 
     /// Reports what could not be decoded; returns whether there was any.

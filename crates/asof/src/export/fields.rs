@@ -1,9 +1,10 @@
 //! The topics that have some fields.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use arrow_schema::{DataType, Fields};
-use asof_core::{Channel, Query, Summary, Topics};
+use asof_core::{Channel, Query, Schema, Summary, Topics};
 use asof_decode::{Decoder, Projection, SchemaError};
 
 use crate::text::counted;
@@ -23,7 +24,12 @@ pub fn narrow(
     summary: &Summary,
     progress: &Progress,
 ) -> Result<(), Error> {
-    let mut nowhere: Vec<&String> = fields.iter().collect();
+    // In the order in which they were named, each once.
+    let mut named = HashSet::new();
+    let fields: Vec<&String> = fields.iter().filter(|field| named.insert(*field)).collect();
+    let mut nowhere = fields.clone();
+    // What was found in a definition, which many channels may share.
+    let mut by_schema: HashMap<(*const Schema, &str), Vec<&String>> = HashMap::new();
     let (mut with, mut without) = (BTreeSet::new(), BTreeSet::new());
     let channels = summary.channels.iter().map(|entry| &entry.channel);
     for channel in channels.filter(|channel| query.topics.contains(&channel.topic)) {
@@ -32,9 +38,17 @@ pub fn narrow(
             matches!(decoder, Err(SchemaError::NoSuchField { .. }))
         };
         // Topics whose fields are unknown before their messages are read may have them.
-        let is_there = |field: &&String| channel.schema.is_none() || !is_missing(field);
-        let found: Vec<&String> = fields.iter().filter(is_there).collect();
-        nowhere.retain(|field| !found.contains(field));
+        let found = match &channel.schema {
+            None => &fields,
+            Some(schema) => {
+                let key = (Arc::as_ptr(schema), channel.message_encoding.as_str());
+                let is_there = |field: &&String| !is_missing(field);
+                let find = || fields.iter().copied().filter(is_there).collect();
+                &*by_schema.entry(key).or_insert_with(find)
+            }
+        };
+        let here: HashSet<&String> = found.iter().copied().collect();
+        nowhere.retain(|field| !here.contains(field));
         let topics = if found.is_empty() {
             &mut without
         } else {
@@ -66,7 +80,7 @@ pub fn narrow(
             counted(left_out.len() as u64, "topic"),
         ));
     }
-    query.topics = Topics::Named(with.into_iter().collect());
+    query.topics = Topics::Named(with.into());
     Ok(())
 }
 
@@ -94,7 +108,12 @@ pub fn meant_field<'a>(
 /// The paths of all fields of these channels' messages, those of structs included.
 pub fn field_paths<'a>(channels: impl IntoIterator<Item = &'a Channel>) -> BTreeSet<String> {
     let mut paths = BTreeSet::new();
+    let mut seen = HashSet::new();
     for channel in channels {
+        let schema = channel.schema.as_ref().map(Arc::as_ptr);
+        if schema.is_some_and(|schema| !seen.insert((schema, &channel.message_encoding))) {
+            continue;
+        }
         if let Ok(decoder) = Decoder::new(channel, &Projection::All, &[]) {
             add_paths(decoder.schema().fields(), "", &mut paths);
         }

@@ -1,15 +1,14 @@
 //! One topic's pictures as a video file: video packets are copied, pictures are encoded by `ffmpeg` if it is installed.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use asof_core::Stamp;
 use asof_decode::VideoCodec;
 
-use super::seen::{Seen, Taken};
-use crate::files::NewFile;
+use super::seen::{PictureContents, Placement};
+use crate::files::{Appender, NewFile};
 use crate::lerobot::{Mp4, Parameters, ffmpeg_command};
 use crate::{Error, Progress};
 
@@ -46,23 +45,28 @@ struct Muxed {
 struct Packets {
     codec: VideoCodec,
     new: NewFile,
-    out: BufWriter<File>,
+    out: BufWriter<Appender>,
     start: Stamp,
     count: u64,
 }
 
 impl Film {
     /// Starts a file with its first picture or packet.
-    pub fn start(path: &Path, first: &Seen, rate: f64, force: bool) -> Result<Self, Error> {
+    pub fn start(
+        path: &Path,
+        first: &PictureContents,
+        rate: f64,
+        force: bool,
+    ) -> Result<Self, Error> {
         let way = match first {
-            Seen::Packet(data, codec) if Parameters::of(*codec, data).is_some() => {
+            PictureContents::Packet(data, codec) if Parameters::of(*codec, data).is_some() => {
                 Way::muxed(path, *codec, data, force)?
             }
-            Seen::Packet(_, codec) => {
+            PictureContents::Packet(_, codec) => {
                 let new = NewFile::create(&with(path, stream_extension(*codec)), |_| force)?;
-                let mut out = new.writer()?;
+                let mut out = new.appender();
                 if let Some(sign) = ivf_sign(*codec) {
-                    out.write_all(&ivf_head(sign))?;
+                    out.write_all(&ivf_head(sign)).map_err(unwritten(path))?;
                 }
                 Way::Packets(Packets {
                     codec: *codec,
@@ -72,8 +76,8 @@ impl Film {
                     count: 0,
                 })
             }
-            Seen::Picture(_, extension) => Way::encoder(path, extension, rate, force)?,
-            Seen::Scaled(_) => Way::encoder(path, "png", rate, force)?,
+            PictureContents::Picture(_, extension) => Way::encoder(path, extension, rate, force)?,
+            PictureContents::Scaled(_) => Way::encoder(path, "png", rate, force)?,
         };
         Ok(Film {
             path: path.to_owned(),
@@ -83,25 +87,24 @@ impl Film {
     }
 
     /// Adds the next picture or packet.
-    pub fn take(&mut self, seen: &Seen, at: Stamp) -> Result<Taken, Error> {
-        let path = &self.path;
-        let cannot = |error: std::io::Error| {
-            Error::file(format!("cannot write the video {}", path.display()), error)
-        };
+    pub fn take(&mut self, seen: &PictureContents, at: Stamp) -> Result<Placement, Error> {
+        let cannot = unwritten(&self.path);
         match (&mut self.way, seen) {
-            (Way::Muxed(muxed), Seen::Packet(data, codec)) if *codec == muxed.codec => {
+            (Way::Muxed(muxed), PictureContents::Packet(data, codec)) if *codec == muxed.codec => {
                 return muxed.take(data, at).map_err(cannot);
             }
-            (Way::Packets(packets), Seen::Packet(data, codec)) if *codec == packets.codec => {
+            (Way::Packets(packets), PictureContents::Packet(data, codec))
+                if *codec == packets.codec =>
+            {
                 packets.take(data, at).map_err(cannot)?;
             }
             (
                 Way::Pictures {
                     extension, encoder, ..
                 },
-                Seen::Picture(bytes, own),
+                PictureContents::Picture(bytes, own),
             ) if own == extension => {
-                feed(encoder, bytes)?;
+                feed(encoder, bytes, &self.path)?;
             }
             (
                 Way::Pictures {
@@ -109,29 +112,29 @@ impl Film {
                     encoder,
                     ..
                 },
-                Seen::Scaled(bytes),
+                PictureContents::Scaled(bytes),
             ) => {
-                feed(encoder, bytes)?;
+                feed(encoder, bytes, &self.path)?;
             }
             _ => {
                 let reason = "it is not encoded as the first one is";
-                return Ok(Taken::Failed(reason.to_owned()));
+                return Ok(Placement::Failed(reason.to_owned()));
             }
         }
-        Ok(Taken::Written)
+        Ok(Placement::Written)
     }
 
     /// Moves the file to its target; returns the path.
     pub fn finish(self, force: bool, progress: &Progress) -> Result<PathBuf, Error> {
         match self.way {
             Way::Muxed(muxed) => {
-                muxed.film.finish()?;
+                muxed.film.finish().map_err(unwritten(&self.path))?;
                 muxed.new.finish()?;
                 Ok(with(&self.path, "mp4"))
             }
             Way::Packets(packets) => {
                 let stream = with(&self.path, stream_extension(packets.codec));
-                packets.finish()?;
+                packets.finish(&self.path)?;
                 if !has_ffmpeg() {
                     progress.note(format_args!(
                         "ffmpeg is not installed: {} is the bare stream, without times; with ffmpeg it becomes an .mp4",
@@ -147,7 +150,7 @@ impl Film {
                 Ok(film)
             }
             Way::Pictures { encoder, new, .. } => {
-                end(encoder)?;
+                end(encoder, &self.path)?;
                 new.finish()?;
                 Ok(with(&self.path, "mp4"))
             }
@@ -160,7 +163,7 @@ impl Way {
         let parameters = Parameters::of(codec, first)
             .ok_or_else(|| Error::Invalid("there are no parameters".to_owned()))?;
         let new = NewFile::create(&with(path, "mp4"), |_| force)?;
-        let film = Mp4::timed(new.writer()?, parameters)?;
+        let film = Mp4::timed(new.path(), parameters).map_err(unwritten(path))?;
         Ok(Way::Muxed(Box::new(Muxed {
             codec,
             new,
@@ -208,26 +211,26 @@ impl Way {
 }
 
 impl Muxed {
-    fn take(&mut self, data: &[u8], at: Stamp) -> std::io::Result<Taken> {
+    fn take(&mut self, data: &[u8], at: Stamp) -> io::Result<Placement> {
         if let Some(parameters) = Parameters::of(self.codec, data) {
             self.is_other = parameters != *self.film.parameters();
         }
         if self.is_other {
             let reason = "its size or its parameters differ from those of the video";
-            return Ok(Taken::Failed(reason.to_owned()));
+            return Ok(Placement::Failed(reason.to_owned()));
         }
         if !self.codec.has_picture(data) {
-            return Ok(Taken::Nothing);
+            return Ok(Placement::Nothing);
         }
         let start = *self.start.get_or_insert(at);
         let nanos = u64::try_from(at.since(start)).unwrap_or(0);
         self.film.push_at(data, nanos)?;
-        Ok(Taken::Written)
+        Ok(Placement::Written)
     }
 }
 
 impl Packets {
-    fn take(&mut self, data: &[u8], at: Stamp) -> std::io::Result<()> {
+    fn take(&mut self, data: &[u8], at: Stamp) -> io::Result<()> {
         if self.count == 0 {
             self.start = at;
         }
@@ -240,11 +243,16 @@ impl Packets {
         self.out.write_all(data)
     }
 
-    fn finish(mut self) -> Result<(), Error> {
-        self.out.flush()?;
+    fn finish(mut self, path: &Path) -> Result<(), Error> {
+        self.out.flush().map_err(unwritten(path))?;
         drop(self.out);
         self.new.finish()
     }
+}
+
+/// The error when a video cannot be written.
+fn unwritten(path: &Path) -> impl Fn(io::Error) -> Error {
+    |error| Error::file(format!("cannot write the video {}", path.display()), error)
 }
 
 fn with(path: &Path, extension: &str) -> PathBuf {
@@ -318,17 +326,20 @@ fn remux(stream: &Path, film: &Path, rate: f64, force: bool) -> Result<(), Error
     new.finish()
 }
 
-fn feed(encoder: &mut Child, bytes: &[u8]) -> Result<(), Error> {
+fn feed(encoder: &mut Child, bytes: &[u8], path: &Path) -> Result<(), Error> {
     let written = match &mut encoder.stdin {
         Some(input) => input.write_all(bytes),
         None => Ok(()),
     };
     written.map_err(|_| {
-        Error::Invalid("ffmpeg ended before the last picture; its output is above".to_owned())
+        Error::Invalid(format!(
+            "ffmpeg ended before the last picture of the video {}; its output is above",
+            path.display()
+        ))
     })
 }
 
-fn end(mut encoder: Child) -> Result<(), Error> {
+fn end(mut encoder: Child, path: &Path) -> Result<(), Error> {
     drop(encoder.stdin.take());
     let status = encoder
         .wait()
@@ -336,8 +347,9 @@ fn end(mut encoder: Child) -> Result<(), Error> {
     if status.success() {
         Ok(())
     } else {
-        Err(Error::Invalid(
-            "ffmpeg could not encode the video ({status})".to_owned(),
-        ))
+        Err(Error::Invalid(format!(
+            "ffmpeg could not encode the video {} ({status}); its output is above",
+            path.display()
+        )))
     }
 }

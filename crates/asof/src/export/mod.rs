@@ -11,14 +11,12 @@ mod shape;
 mod table_file;
 mod topic_files;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
-use asof_core::{AttachmentEntry, MetadataEntry, Query, SourceError};
-use asof_decode::{Beside, Layers, Projection, Survey, TableOptions, Tables, Timeline};
-use bytes::Bytes;
+use asof_core::{Query, read_through};
+use asof_decode::{Layers, Projection, Survey, TableOptions, Tables, Timeline};
 
 pub use decoders::ReportingDecoders;
 use decoders::missing_definition;
@@ -52,6 +50,8 @@ pub struct ExportOptions {
     pub shape: Shape,
     /// Whether existing files are replaced.
     pub force: bool,
+    /// Whether messages that arrive meanwhile are written too, until the recording ends or the range of the query has passed.
+    pub follow: bool,
 }
 
 impl Default for ExportOptions {
@@ -66,6 +66,7 @@ impl Default for ExportOptions {
             file_tables: false,
             shape: Shape::default(),
             force: false,
+            follow: false,
         }
     }
 }
@@ -191,6 +192,7 @@ impl ExportOptions {
             bytes: BATCH_BYTES,
             // What is kept are complete buffers, which would otherwise be complete chunks.
             shares_buffers: false,
+            follow: self.follow,
             ..TableOptions::default()
         };
         let mut tables = Tables::read(file, query, options)?;
@@ -266,7 +268,7 @@ impl ExportOptions {
     ) -> Result<u64, Error> {
         let mut files = 0;
         let mut current: Option<(String, TableFile)> = None;
-        for batch in self.layers.file_tables(file, &Contents(file)) {
+        for batch in self.layers.file_tables(file, file.source().parts()) {
             let (layer, batch) = batch?;
             for reason in errors_of(&batch) {
                 *has_damage = true;
@@ -303,11 +305,9 @@ impl ExportOptions {
             LineFiles::new(self.format == ExportFormat::Csv, times, decoders, |topic| {
                 Ok(self.new_file(folder, topic, &mut names)?.0)
             });
-        for batch in file.read(query)? {
+        for batch in read_through(file, query, self.follow)? {
             let batch = batch?;
-            for message in batch.iter() {
-                files.write(message)?;
-            }
+            files.write(batch.iter())?;
             done += batch.len() as u64;
             file.progress().done(done, total);
         }
@@ -326,6 +326,7 @@ impl ExportOptions {
         let place = pictures::PictureFolder {
             folder,
             force: self.force,
+            follow: self.follow,
         };
         pictures::export(kind, &place, file, query)
     }
@@ -352,17 +353,4 @@ fn errors_of(batch: &RecordBatch) -> impl Iterator<Item = &str> {
     let column = batch.column_by_name("error");
     let texts = column.and_then(|column| column.as_string_opt::<i32>());
     texts.into_iter().flat_map(|texts| texts.iter().flatten())
-}
-
-/// The contents of a recording beside its messages.
-struct Contents<'a>(&'a Recording);
-
-impl Beside for Contents<'_> {
-    fn attachment(&self, entry: &AttachmentEntry) -> Result<Bytes, SourceError> {
-        self.0.attachment(entry)
-    }
-
-    fn metadata(&self, entry: &MetadataEntry) -> Result<BTreeMap<String, String>, SourceError> {
-        self.0.metadata(entry)
-    }
 }

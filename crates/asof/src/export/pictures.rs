@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use asof_core::{Channel, Message, Query, Topics};
+use asof_core::{Channel, Message, Query, Topics, read_through};
 use asof_decode::{Archetype, Decoders};
 
 use super::film::Film;
-use super::seen::{Seen, Taken};
+use super::seen::{PictureContents, Placement};
 use super::topic_files::{Names, make_folder};
 use crate::files::NewFile;
 use crate::text::counted;
@@ -23,10 +23,14 @@ pub enum Kind {
     Video,
 }
 
-/// Where pictures are written, and whether files may be replaced.
+/// How many videos are encoded at once.
+const ENCODERS: usize = 32;
+
+/// Where pictures are written, whether files may be replaced, and whether those that arrive are written too.
 pub struct PictureFolder<'a> {
     pub folder: &'a Path,
     pub force: bool,
+    pub follow: bool,
 }
 
 /// Writes the pictures of a recording; returns whether some could not be written.
@@ -39,24 +43,70 @@ pub fn export(
     let summary = file.summary();
     let channels = summary.channels.iter().map(|entry| &entry.channel);
     let meant = channels.filter(|channel| query.topics.contains(&channel.topic));
-    let topics: Vec<&str> = meant
+    let topics: Vec<&Channel> = meant
         .filter(|channel| is_seen(channel))
-        .map(|channel| channel.topic.as_str())
+        .map(|channel| &**channel)
         .collect();
     if topics.is_empty() {
         return Err(Error::Option(
             "there are no pictures and no video among these topics; `asof info` lists them with their types".to_owned(),
         ));
     }
-    let query = Query {
-        topics: Topics::named(topics),
-        range: query.range,
-    };
-    let mut decoders = Decoders::default();
     let mut names = Names::default();
-    let (mut done, total) = (0, summary.messages.unwrap_or(0));
+    let mut has_damage = false;
+    // What arrives is read once.
+    let grows = place.follow && asof_core::Source::growth(file).is_growing();
+    let at_once = if grows { usize::MAX } else { ENCODERS };
+    let groups = groups(kind, topics, at_once);
+    for (at, topics) in groups.iter().enumerate() {
+        let query = Query {
+            topics: Topics::named(topics.iter().copied()),
+            range: query.range,
+        };
+        let progress = (at as u64, groups.len() as u64);
+        let all = read(kind, place, file, &query, &mut names, progress)?;
+        for (name, topic) in all {
+            has_damage |= topic.finish(&name, place, file.progress())?;
+        }
+    }
+    Ok(has_damage)
+}
+
+/// The topics that are read together. For each video of pictures a process encodes them, so that few are read at a time.
+fn groups<'a>(kind: Kind, channels: Vec<&'a Channel>, at_once: usize) -> Vec<Vec<&'a str>> {
+    let is_encoded = |channel: &&Channel| {
+        let archetype = Archetype::of(channel.type_name());
+        kind == Kind::Video && archetype.is_some_and(|found| found.name != "CompressedVideo")
+    };
+    let topic = |channel: &'a Channel| channel.topic.as_str();
+    let (encoded, copied): (Vec<_>, Vec<_>) = channels.into_iter().partition(is_encoded);
+    let mut encoded: Vec<&str> = encoded.into_iter().map(topic).collect();
+    encoded.sort_unstable();
+    encoded.dedup();
+    let mut groups: Vec<Vec<&str>> = encoded.chunks(at_once).map(<[_]>::to_vec).collect();
+    let copied = copied.into_iter().map(topic);
+    match groups.first_mut() {
+        Some(first) => first.extend(copied),
+        None => groups.push(copied.collect()),
+    }
+    groups
+}
+
+/// Writes the pictures of some topics; `progress` is the number of times that the recording was read, and will be.
+fn read(
+    kind: Kind,
+    place: &PictureFolder<'_>,
+    file: &Recording,
+    query: &Query,
+    names: &mut Names,
+    progress: (u64, u64),
+) -> Result<BTreeMap<String, Topic>, Error> {
+    let summary = file.summary();
+    let mut decoders = Decoders::default();
+    let total = summary.messages.unwrap_or(0);
+    let (mut done, total) = (progress.0 * total, progress.1 * total);
     let mut all: BTreeMap<String, Topic> = BTreeMap::new();
-    for batch in file.read(&query)? {
+    for batch in read_through(file, query, place.follow)? {
         let batch = batch?;
         for message in batch.iter() {
             let message = message.to_message();
@@ -66,20 +116,16 @@ pub fn export(
             });
             let seen = decoders.meaning(&message);
             let seen = seen.map_err(|error| error.to_string());
-            let taken = match seen.and_then(|record| Seen::of(&record)) {
+            let taken = match seen.and_then(|record| PictureContents::of(&record)) {
                 Ok(seen) => topic.take(kind, seen, &message, place)?,
-                Err(error) => Taken::Failed(error),
+                Err(error) => Placement::Failed(error),
             };
             topic.count(&message, taken);
         }
         done += batch.len() as u64;
         file.progress().done(done, total);
     }
-    let mut has_damage = false;
-    for (name, topic) in all {
-        has_damage |= topic.finish(&name, place, file.progress())?;
-    }
-    Ok(has_damage)
+    Ok(all)
 }
 
 /// Whether a channel has pictures.
@@ -140,19 +186,19 @@ impl Topic {
     fn take(
         &mut self,
         kind: Kind,
-        seen: Seen,
+        seen: PictureContents,
         message: &Message,
         place: &PictureFolder<'_>,
-    ) -> Result<Taken, Error> {
-        if matches!(seen, Seen::Scaled(_)) {
+    ) -> Result<Placement, Error> {
+        if matches!(seen, PictureContents::Scaled(_)) {
             self.scaled += 1;
         }
         let (bytes, extension) = match (kind, seen) {
-            (Kind::Images, Seen::Picture(bytes, extension)) => (bytes, extension),
-            (Kind::Images, Seen::Scaled(bytes)) => (bytes, "png"),
-            (Kind::Images, Seen::Packet(..)) => {
+            (Kind::Images, PictureContents::Picture(bytes, extension)) => (bytes, extension),
+            (Kind::Images, PictureContents::Scaled(bytes)) => (bytes, "png"),
+            (Kind::Images, PictureContents::Packet(..)) => {
                 let reason = "it is video; `--format video` writes it";
-                return Ok(Taken::Failed(reason.to_owned()));
+                return Ok(Placement::Failed(reason.to_owned()));
             }
             (Kind::Video, seen) => return self.take_for_film(&seen, message, place),
         };
@@ -178,20 +224,20 @@ impl Topic {
         out.flush().map_err(cannot)?;
         drop(out);
         new.finish()?;
-        Ok(Taken::Written)
+        Ok(Placement::Written)
     }
 
     fn take_for_film(
         &mut self,
-        seen: &Seen,
+        seen: &PictureContents,
         message: &Message,
         place: &PictureFolder<'_>,
-    ) -> Result<Taken, Error> {
+    ) -> Result<Placement, Error> {
         if self.film.is_none() {
-            if let Seen::Packet(data, codec) = seen
+            if let PictureContents::Packet(data, codec) = seen
                 && !codec.is_key(data)
             {
-                return Ok(Taken::Early);
+                return Ok(Placement::Early);
             }
             self.film = Some(Film::start(&self.path, seen, self.rate, place.force)?);
         }
@@ -201,12 +247,12 @@ impl Topic {
         }
     }
 
-    fn count(&mut self, message: &Message, taken: Taken) {
+    fn count(&mut self, message: &Message, taken: Placement) {
         match taken {
-            Taken::Written => self.written += 1,
-            Taken::Nothing => {}
-            Taken::Early => self.early += 1,
-            Taken::Failed(error) => {
+            Placement::Written => self.written += 1,
+            Placement::Nothing => {}
+            Placement::Early => self.early += 1,
+            Placement::Failed(error) => {
                 let first = || (0, format!("at {}, {error}", message.log_time));
                 self.failed.get_or_insert_with(first).0 += 1;
             }

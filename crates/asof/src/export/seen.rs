@@ -3,7 +3,7 @@
 use asof_decode::{Picture, Pixels, Record, VideoCodec, picture_type};
 
 /// The contents of a message.
-pub enum Seen {
+pub enum PictureContents {
     /// A picture as the contents of a file, with its extension.
     Picture(Vec<u8>, &'static str),
     /// Numbers that were scaled to be visible.
@@ -12,7 +12,7 @@ pub enum Seen {
     Packet(Vec<u8>, VideoCodec),
 }
 
-impl Seen {
+impl PictureContents {
     pub fn of(record: &Record) -> Result<Self, String> {
         let Some(format) = record.text("format") else {
             let picture = Picture::of(record).map_err(|error| error.to_string())?;
@@ -20,9 +20,9 @@ impl Seen {
             let bytes = Pixels::from(&picture).to_png();
             let bytes = bytes.map_err(|error| error.to_string())?;
             return Ok(if picture.is_scaled() && picture.values().is_none() {
-                Seen::Scaled(bytes)
+                PictureContents::Scaled(bytes)
             } else {
-                Seen::Picture(bytes, "png")
+                PictureContents::Picture(bytes, "png")
             });
         };
         let data = record.bytes("data").ok_or("it has no field 'data'")?;
@@ -33,10 +33,10 @@ impl Seen {
             } else {
                 extension
             };
-            return Ok(Seen::Picture(data, extension));
+            return Ok(PictureContents::Picture(data, extension));
         }
         match VideoCodec::named(&format) {
-            Some(codec) => Ok(Seen::Packet(data, codec)),
+            Some(codec) => Ok(PictureContents::Packet(data, codec)),
             None => Err(format!(
                 "pictures in the format '{format}' are not supported; `asof export --layer raw` writes their bytes"
             )),
@@ -45,7 +45,7 @@ impl Seen {
 }
 
 /// What happened to a message.
-pub enum Taken {
+pub enum Placement {
     Written,
     /// It configures a decoder, and shows nothing itself.
     Nothing,

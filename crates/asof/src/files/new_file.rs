@@ -85,7 +85,8 @@ impl NewFile {
     /// When the system refuses to open it.
     pub fn writer(&self) -> Result<BufWriter<File>, Error> {
         let file = File::options().write(true).open(self.path());
-        let file = file.map_err(|error| Error::file("cannot open the new file", error))?;
+        let target = self.target.display();
+        let file = file.map_err(|error| Error::file(format!("cannot write {target}"), error))?;
         Ok(BufWriter::with_capacity(1 << 17, file))
     }
 
@@ -152,7 +153,10 @@ fn unwritable(path: &Path, folder: &Path, error: io::Error) -> Error {
         }
         _ => format!("cannot write {path}: {error}"),
     };
-    Error::file(line, error)
+    Error::File {
+        message: line,
+        cause: Some(error),
+    }
 }
 
 /// The files that this process reads, by what identifies them.
@@ -162,10 +166,7 @@ static INPUTS: Mutex<Vec<Identity>> = Mutex::new(Vec::new());
 pub fn note_input(place: &Path) {
     let inside = fs::read_dir(place).into_iter().flatten().flatten();
     let inside = inside.map(|entry| entry.path());
-    let files = inside.filter(|path| {
-        let extension = path.extension().and_then(|extension| extension.to_str());
-        extension.is_some_and(|extension| OF_A_RECORDING.contains(&extension))
-    });
+    let files = inside.filter(|path| is_of_a_recording(path));
     let found = files.chain([place.to_owned()]);
     let found = found.filter_map(|path| identity(&path));
     let mut inputs = INPUTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -177,9 +178,16 @@ const OF_A_RECORDING: [&str; 10] = [
     "mcap", "bag", "db3", "db3-wal", "ulg", "ulog", "yaml", "zst", "zstd", "active",
 ];
 
+fn is_of_a_recording(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|extension| OF_A_RECORDING.contains(&extension))
+}
+
 fn is_input(path: &Path) -> bool {
     let inputs = INPUTS.lock().unwrap_or_else(PoisonError::into_inner);
-    identity(path).is_some_and(|found| inputs.contains(&found))
+    let is_noted = |path: &Path| identity(path).is_some_and(|found| inputs.contains(&found));
+    // Folders are read with those in them.
+    is_noted(path) || is_of_a_recording(path) && path.ancestors().skip(1).any(is_noted)
 }
 
 /// Refuses to overwrite the recording that is being read, under any name.
@@ -336,6 +344,10 @@ mod tests {
         for name in ["run.mcap", "bag_0.db3", "metadata.yaml", "old.csv"] {
             fs::write(at(name), "x").expect("write");
         }
+        fs::create_dir(at("deeper")).expect("a folder");
+        for name in ["deeper/run.mcap", "deeper/old.csv"] {
+            fs::write(at(name), "x").expect("write");
+        }
         note_input(folder.path());
         for (name, is_free) in [
             ("run.mcap", false),
@@ -343,6 +355,8 @@ mod tests {
             ("metadata.yaml", false),
             ("old.csv", true),
             ("new.mcap", true),
+            ("deeper/run.mcap", false),
+            ("deeper/old.csv", true),
         ] {
             let made = NewFile::create(&at(name), |_| true);
             assert_eq!(made.is_ok(), is_free, "{name}");

@@ -36,26 +36,26 @@ struct Shot {
 }
 
 /// The contents of a message.
-pub(super) enum Shown {
+pub(super) enum CameraPicture {
     /// A file as it was recorded: JPEG, PNG, …
     File(Vec<u8>),
     Raw(Picture),
     Packet(Vec<u8>, VideoCodec),
 }
 
-impl Shown {
+impl CameraPicture {
     pub(super) fn of(decoders: &mut Decoders, message: &Message) -> Result<Self, String> {
         let record = decoders
             .meaning(message)
             .map_err(|error| error.to_string())?;
         let Some(format) = record.text("format") else {
             let picture = Picture::of(&record).map_err(|error| error.to_string())?;
-            return Ok(Shown::Raw(picture));
+            return Ok(CameraPicture::Raw(picture));
         };
         let data = record.bytes("data").ok_or("it has no field 'data'")?;
         match VideoCodec::named(&format).filter(|_| picture_type(&data).is_none()) {
-            Some(codec) => Ok(Shown::Packet(data, codec)),
-            None => Ok(Shown::File(data)),
+            Some(codec) => Ok(CameraPicture::Packet(data, codec)),
+            None => Ok(CameraPicture::File(data)),
         }
     }
 
@@ -63,12 +63,12 @@ impl Shown {
     /// the same contents.
     pub(super) fn pixels(self) -> Result<(Pixels, Option<Vec<u8>>), String> {
         match self {
-            Shown::Raw(picture) => {
+            CameraPicture::Raw(picture) => {
                 let pixels = Pixels::from(&picture);
                 let is_meant = is_depth_or_rgb(&pixels);
                 Ok((if is_meant { pixels } else { pixels.to_rgb() }, None))
             }
-            Shown::File(file) => {
+            CameraPicture::File(file) => {
                 let pixels = Pixels::unpack(&file).map_err(|error| error.to_string())?;
                 // The sender's header before a PNG is not part of it.
                 let is_plain = picture_type(&file).is_some();
@@ -77,7 +77,7 @@ impl Shown {
                 }
                 Ok((pixels.to_rgb(), None))
             }
-            Shown::Packet(_, codec) => Err(format!("it is a packet of {}", codec.name())),
+            CameraPicture::Packet(_, codec) => Err(format!("it is a packet of {}", codec.name())),
         }
     }
 }
@@ -119,15 +119,16 @@ impl Camera {
                     On::LogTime => Some(message.log_time),
                     On::Stamp => decoders.stamp(message).ok().flatten(),
                 };
+                let time = map.on.known(time.map(Stamp::nanos));
                 camera.note(&mut decoders, &message.to_message(), time);
             }
         }
         Ok(cameras)
     }
 
-    fn note(&mut self, decoders: &mut Decoders, message: &Message, time: Option<Stamp>) {
+    fn note(&mut self, decoders: &mut Decoders, message: &Message, time: Option<i64>) {
         let mut shot = Shot {
-            time: time.map_or(0, Stamp::nanos),
+            time: time.unwrap_or_default(),
             log_time: message.log_time,
             is_key: false,
             is_usable: false,
@@ -136,8 +137,10 @@ impl Camera {
         let mut is_readable = true;
         // Only video packets are parsed: pictures are decoded when they are shown.
         if !self.is_known || self.codec.is_some() {
-            match Shown::of(decoders, message) {
-                Ok(Shown::Packet(data, codec)) if !self.is_known || self.codec == Some(codec) => {
+            match CameraPicture::of(decoders, message) {
+                Ok(CameraPicture::Packet(data, codec))
+                    if !self.is_known || self.codec == Some(codec) =>
+                {
                     (self.codec, self.is_known) = (Some(codec), true);
                     shot.is_key = codec.is_key(&data);
                     shot.has_picture = codec.has_picture(&data);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
 use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
+use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 
 use super::{DATA_BYTES, DATA_PATH, LerobotError, failed, file_path};
@@ -46,7 +48,7 @@ pub(super) struct DataFiles {
     hz: u32,
     columns: Columns,
     schema: SchemaRef,
-    writer: Option<ArrowWriter<File>>,
+    writer: Option<Table>,
     /// The number of files so far.
     files: usize,
 }
@@ -77,13 +79,14 @@ impl DataFiles {
 
     /// The number of the next episode's file. An episode is never in two files.
     pub(super) fn begin_episode(&mut self) -> Result<usize, LerobotError> {
-        let size = self.writer.as_ref().map_or(0, ArrowWriter::bytes_written);
+        let size = self.writer.as_ref();
+        let size = size.map_or(0, |table| table.writer.bytes_written());
         if size as u64 >= DATA_BYTES {
             self.finish()?;
         }
         if self.writer.is_none() {
             let path = self.folder.join(file_path(DATA_PATH, self.files));
-            self.writer = Some(start(&path, &self.schema)?);
+            self.writer = Some(Table::start(&path, &self.schema)?);
             self.files += 1;
         }
         Ok(self.files - 1)
@@ -144,9 +147,6 @@ impl DataFiles {
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns)?;
         if let Some(writer) = &mut self.writer {
             writer.write(&batch)?;
-            if writer.in_progress_size() >= GROUP_BYTES {
-                writer.flush()?;
-            }
         }
         Ok(())
     }
@@ -159,18 +159,52 @@ impl DataFiles {
     }
 }
 
-/// Starts a Parquet file in a folder that is created for it.
-pub(super) fn start(path: &Path, schema: &SchemaRef) -> Result<ArrowWriter<File>, LerobotError> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
+/// A Parquet file in progress.
+pub(super) struct Table {
+    path: PathBuf,
+    writer: ArrowWriter<File>,
+}
+
+impl Table {
+    /// Starts it in a folder that is created for it.
+    pub(super) fn start(path: &Path, schema: &SchemaRef) -> Result<Self, LerobotError> {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
+        }
+        let file = File::create_new(path).map_err(|error| failed(path, &error))?;
+        let properties = WriterProperties::builder().set_compression(Compression::SNAPPY);
+        let writer = ArrowWriter::try_new(file, Arc::clone(schema), Some(properties.build()));
+        Ok(Table {
+            path: path.to_owned(),
+            writer: writer.map_err(unwritten(path))?,
+        })
     }
-    let file = File::create_new(path).map_err(|error| failed(path, &error))?;
-    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY);
-    Ok(ArrowWriter::try_new(
-        file,
-        Arc::clone(schema),
-        Some(properties.build()),
-    )?)
+
+    pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<(), LerobotError> {
+        let mut written = self.writer.write(batch);
+        if self.writer.in_progress_size() >= GROUP_BYTES {
+            written = written.and_then(|()| self.writer.flush());
+        }
+        written.map_err(unwritten(&self.path))
+    }
+
+    pub(super) fn close(self) -> Result<(), LerobotError> {
+        let closed = self.writer.close().map(drop);
+        closed.map_err(unwritten(&self.path))
+    }
+}
+
+fn unwritten(path: &Path) -> impl Fn(ParquetError) -> LerobotError {
+    |error| {
+        let cause = match error {
+            ParquetError::External(cause) => io::Error::other(cause),
+            error => io::Error::other(error),
+        };
+        LerobotError::Write {
+            path: path.to_owned(),
+            cause,
+        }
+    }
 }
 
 /// A single number is not a list.

@@ -60,8 +60,8 @@ fn by_topic(
                 found.push(part(whole, start, before, task));
             }
             open = match said(&mut decoders, &message) {
-                Said::Ends => None,
-                Said::Begins(task) => Some((message.log_time, task)),
+                Mark::Ends => None,
+                Mark::Begins(task) => Some((message.log_time, task)),
             };
         }
     }
@@ -79,21 +79,21 @@ fn part(whole: TimeRange, start: Stamp, end: Stamp, task: Option<String>) -> Str
 }
 
 /// The meaning of a message for episodes.
-enum Said {
+enum Mark {
     Begins(Option<String>),
     Ends,
 }
 
-fn said(decoders: &mut Decoders, message: &Message) -> Said {
+fn said(decoders: &mut Decoders, message: &Message) -> Mark {
     // One that cannot be decoded still begins an episode.
     let Ok(record) = decoders.record(message) else {
-        return Said::Begins(None);
+        return Mark::Begins(None);
     };
     let is_truth = record
         .array("data")
         .is_some_and(|data| *data.data_type() == arrow_schema::DataType::Boolean);
     if is_truth && record.number("data") == Some(0.0) {
-        return Said::Ends;
+        return Mark::Ends;
     }
-    Said::Begins(record.text("data").filter(|text| !text.is_empty()))
+    Mark::Begins(record.text("data").filter(|text| !text.is_empty()))
 }

@@ -9,12 +9,12 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampNanosecondType;
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::DataType;
-use asof_align::{LATENESS, Match, On, Rule, Track, between};
-use asof_core::{Source, Stamp, TimeRange};
+use asof_align::{Match, On, Rule, Track, between};
+use asof_core::{Source, Stamp};
 use asof_decode::{TopicOptions, TopicTable, numbers};
 
 use super::LerobotError;
-use crate::align::AlignError;
+use crate::align::{AlignError, AlignOptions, range_of};
 
 /// The lists of numbers beside the names of joints.
 pub(super) const FIELDS: [&str; 3] = ["position", "velocity", "effort"];
@@ -52,15 +52,14 @@ impl Joints {
         topic: &str,
         on: On,
         wanted: &BTreeMap<(String, String), String>,
-        last: Stamp,
+        align: &AlignOptions,
     ) -> Result<Self, LerobotError> {
         let fields: BTreeSet<&str> = wanted.keys().map(|(field, _)| field.as_str()).collect();
         let mut columns = vec![on.word().to_owned(), "name".to_owned()];
         columns.extend(fields.iter().map(|field| (*field).to_owned()));
-        let late = i64::try_from(LATENESS.as_nanos()).unwrap_or(i64::MAX);
         let options = TopicOptions {
             columns: Some(columns),
-            range: TimeRange::new(Stamp::MIN, last.plus_nanos(late)),
+            range: range_of(source, topic, align)?,
             ..TopicOptions::default()
         };
         let table = TopicTable::new(source, topic, options).map_err(AlignError::from)?;
@@ -74,7 +73,7 @@ impl Joints {
         let mut batches = table.read(source).map_err(AlignError::from)?;
         for batch in &mut batches {
             let batch = batch.map_err(AlignError::from)?;
-            left_out += add(&batch, wanted, &mut values, &mut seen)
+            left_out += add(&batch, on, wanted, &mut values, &mut seen)
                 .ok_or_else(|| not_joints(topic, wanted))?;
         }
         left_out += batches.failed();
@@ -116,6 +115,7 @@ impl Joints {
 /// Adds the values of a batch; returns how many messages have no time. `None` where it is not a batch of joints.
 fn add<'a>(
     batch: &RecordBatch,
+    on: On,
     wanted: &'a BTreeMap<(String, String), String>,
     values: &mut BTreeMap<&'a (String, String), Vec<(Stamp, f64)>>,
     seen: &mut BTreeSet<String>,
@@ -127,7 +127,7 @@ fn add<'a>(
     let mut left_out = 0;
     for row in 0..batch.num_rows() {
         let time = times.is_valid(row).then(|| times.value(row));
-        let Some(time) = time.filter(|&time| time != 0) else {
+        let Some(time) = on.known(time) else {
             left_out += 1;
             continue;
         };

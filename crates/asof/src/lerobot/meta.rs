@@ -10,9 +10,10 @@ use arrow_schema::{Field, Schema};
 use serde_json::{Value, json};
 
 use super::base::Base;
+use super::data::Table;
 use super::reels::FilmPlace;
 use super::stats::Stats;
-use super::{CHUNK_FILES, LerobotError, data, failed, file_path};
+use super::{CHUNK_FILES, LerobotError, failed, file_path};
 
 /// The path of episodes.
 const EPISODES_PATH: &str = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet";
@@ -88,7 +89,7 @@ fn write_tasks(folder: &Path, tasks: &[String]) -> Result<(), LerobotError> {
     let schema = Schema::clone(&batch.schema());
     let metadata = [("pandas".to_owned(), pandas.to_string())];
     let batch = batch.with_schema(Arc::new(schema.with_metadata(metadata.into())))?;
-    let mut writer = data::start(&folder.join("meta/tasks.parquet"), &batch.schema())?;
+    let mut writer = Table::start(&folder.join("meta/tasks.parquet"), &batch.schema())?;
     writer.write(&batch)?;
     writer.close()?;
     Ok(())
@@ -180,7 +181,7 @@ fn write_episodes(
         .collect();
     let arrays = columns.into_iter().map(|(_, array)| array).collect();
     let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?;
-    let mut writer = data::start(path, &batch.schema())?;
+    let mut writer = Table::start(path, &batch.schema())?;
     writer.write(&batch)?;
     writer.close()?;
     Ok(())

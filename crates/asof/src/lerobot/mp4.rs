@@ -4,9 +4,11 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use asof_decode::{VideoCodec, VideoShape};
+
+use crate::files::Appender;
 
 /// Ticks of a picture at a fixed rate: any number that players accept.
 const TICKS_PER_PICTURE: u32 = 512;
@@ -15,9 +17,10 @@ const TICKS_PER_SECOND: u32 = 90_000;
 /// The offset of the contents: after the first box, and the head of the second.
 const CONTENTS_OFFSET: u64 = 28 + 16;
 
-/// A file in progress.
+/// A file in progress, open only while it is written to.
 pub struct Mp4 {
-    out: BufWriter<File>,
+    path: PathBuf,
+    out: BufWriter<Appender>,
     pace: Pace,
     parameters: Parameters,
     /// The offset of the next picture.
@@ -88,16 +91,17 @@ impl Parameters {
 impl Mp4 {
     /// Starts a file with this many pictures per second.
     pub fn create(path: &Path, hz: u32, parameters: Parameters) -> io::Result<Self> {
-        let out = BufWriter::new(File::create_new(path)?);
-        Self::start(out, Pace::Fixed(hz), parameters)
+        drop(File::create_new(path)?);
+        Self::start(path, Pace::Fixed(hz), parameters)
     }
 
-    /// Starts a file whose pictures have their own times; `out` is an empty file.
-    pub fn timed(out: BufWriter<File>, parameters: Parameters) -> io::Result<Self> {
-        Self::start(out, Pace::Timed(Vec::new()), parameters)
+    /// Fills an empty file with pictures that have their own times.
+    pub fn timed(path: &Path, parameters: Parameters) -> io::Result<Self> {
+        Self::start(path, Pace::Timed(Vec::new()), parameters)
     }
 
-    fn start(mut out: BufWriter<File>, pace: Pace, parameters: Parameters) -> io::Result<Self> {
+    fn start(path: &Path, pace: Pace, parameters: Parameters) -> io::Result<Self> {
+        let mut out = Appender::buffered(path);
         let mut head = Vec::new();
         boxed(&mut head, *b"ftyp", |ftyp| {
             ftyp.extend(b"isom\0\0\x02\0isomiso2mp41");
@@ -108,6 +112,7 @@ impl Mp4 {
         head.extend([0; 8]);
         out.write_all(&head)?;
         Ok(Mp4 {
+            path: path.to_owned(),
             out,
             pace,
             parameters,
@@ -115,6 +120,11 @@ impl Mp4 {
             sizes: Vec::new(),
             keys: Vec::new(),
         })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The parameters of the pictures.
@@ -180,10 +190,8 @@ impl Mp4 {
         self.write_movie(&mut tail);
         self.out.write_all(&tail)?;
         let size = self.end - CONTENTS_OFFSET + 16;
-        let mut file = self
-            .out
-            .into_inner()
-            .map_err(io::IntoInnerError::into_error)?;
+        self.out.flush()?;
+        let mut file = File::options().write(true).open(&self.path)?;
         file.seek(SeekFrom::Start(CONTENTS_OFFSET - 8))?;
         file.write_all(&size.to_be_bytes())
     }

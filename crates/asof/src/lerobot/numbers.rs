@@ -78,7 +78,7 @@ pub(super) fn rows(
     };
     let mut parts: Vec<Part> = vec![Part::default(); columns.len()];
     if !names.is_empty() {
-        let aligned = Aligned::at(source, Arc::clone(times), &names, options)?;
+        let aligned = Aligned::at(source, Arc::clone(times), &names, options.clone())?;
         let mut batches = aligned.read(source)?;
         for batch in &mut batches {
             let batch = batch?;
@@ -90,8 +90,7 @@ pub(super) fn rows(
     }
     let mut joined = BTreeMap::new();
     for (topic, wanted) in &joints {
-        let last = times.last().copied().unwrap_or_default();
-        let found = Joints::read(source, topic, map.on, wanted, last.into())?;
+        let found = Joints::read(source, topic, map.on, wanted, &options)?;
         rows.left_out += found.left_out;
         joined.insert(topic, found);
     }

@@ -25,7 +25,7 @@ pub(super) struct Reel {
     /// The number of videos so far.
     films: usize,
     /// Copied videos, and which of their pictures belong to which episode: their statistics are made at the end.
-    copied: Vec<Copied>,
+    copied: Vec<CopiedVideo>,
 }
 
 /// The type of a feature, known from its first picture on.
@@ -45,7 +45,7 @@ enum Film {
     Encoded(Encoder),
 }
 
-struct Copied {
+struct CopiedVideo {
     path: PathBuf,
     /// The episode, its first picture, and how many it has.
     episodes: Vec<(usize, usize, usize)>,
@@ -256,7 +256,10 @@ impl Reel {
 
     fn close(&mut self) -> Result<(), LerobotError> {
         match self.film.take() {
-            Some(Film::Copied(film)) => film.finish().map_err(|error| failed(&self.folder, &error)),
+            Some(Film::Copied(film)) => {
+                let path = film.path().to_owned();
+                film.finish().map_err(|error| failed(&path, &error))
+            }
             Some(Film::Encoded(film)) => film.finish(),
             None => Ok(()),
         }
@@ -365,9 +368,9 @@ impl Take<'_> {
         &mut self,
         reel: &mut Reel,
         place: usize,
-        shown: Result<super::cameras::Shown, String>,
+        shown: Result<super::cameras::CameraPicture, String>,
     ) -> Result<(), LerobotError> {
-        use super::cameras::Shown;
+        use super::cameras::CameraPicture;
         match (&mut self.way, shown) {
             (Way::Pictures, shown) => {
                 let count = self.places[self.next..]
@@ -375,17 +378,17 @@ impl Take<'_> {
                     .take_while(|own| **own == place)
                     .count();
                 self.next += count;
-                let Ok((pixels, file)) = shown.and_then(Shown::pixels) else {
+                let Ok((pixels, file)) = shown.and_then(CameraPicture::pixels) else {
                     self.broken += 1;
                     return self.repeat(reel, count);
                 };
                 self.show(reel, pixels, file, count)
             }
-            (Way::Copy(codec), Ok(Shown::Packet(packet, _))) => {
+            (Way::Copy(codec), Ok(CameraPicture::Packet(packet, _))) => {
                 let codec = *codec;
                 self.copy(reel, codec, place, &packet)
             }
-            (Way::Decode { .. }, Ok(Shown::Packet(packet, _))) => self.hold(place, &packet),
+            (Way::Decode { .. }, Ok(CameraPicture::Packet(packet, _))) => self.hold(place, &packet),
             _ => {
                 self.broken += 1;
                 Ok(())
@@ -480,7 +483,7 @@ impl Take<'_> {
             self.next += 1;
         }
         film.push(packet)
-            .map_err(|error| failed(&reel.folder, &error))
+            .map_err(|error| failed(film.path(), &error))
     }
 
     /// Ensures that there is a video with the parameters of a packet.
@@ -516,7 +519,7 @@ impl Take<'_> {
         let film =
             Mp4::create(&path, reel.hz, parameters).map_err(|error| failed(&path, &error))?;
         reel.film = Some(Film::Copied(film));
-        reel.copied.push(Copied {
+        reel.copied.push(CopiedVideo {
             path,
             episodes: Vec::new(),
         });

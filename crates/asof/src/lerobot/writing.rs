@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use asof_align::Grid;
 use asof_core::{Query, Source, TimeRange};
 use asof_decode::Decoders;
 use serde_json::{Value, json};
 
 use super::base::Base;
-use super::cameras::{Camera, Shown};
+use super::cameras::{Camera, CameraPicture};
 use super::data::{Columns, DataFiles, Frames};
 use super::episodes::{Stretch, stretches};
 use super::meta::{self, Episode};
@@ -28,7 +29,7 @@ const RATE_TOLERANCE: f64 = 0.05;
 const MOST_FRAMES: usize = 100_000_000;
 
 /// Called with the number of frames so far; an error stops the export.
-pub(super) type Told<'a> = &'a mut dyn FnMut(u64) -> Result<(), LerobotError>;
+pub(super) type FrameProgress<'a> = &'a mut dyn FnMut(u64) -> Result<(), LerobotError>;
 
 /// A dataset in progress.
 pub(super) struct Dataset<'a> {
@@ -81,7 +82,11 @@ impl<'a> Dataset<'a> {
     }
 
     /// Adds the episodes of a recording.
-    pub(super) fn add(&mut self, source: &dyn Source, told: Told<'_>) -> Result<(), LerobotError> {
+    pub(super) fn add(
+        &mut self,
+        source: &dyn Source,
+        told: FrameProgress<'_>,
+    ) -> Result<(), LerobotError> {
         let cameras = Camera::all(source, self.map)?;
         self.made.unusable += cameras.values().map(|camera| camera.unusable).sum::<u64>();
         for stretch in stretches(source, self.map)? {
@@ -96,7 +101,7 @@ impl<'a> Dataset<'a> {
         source: &dyn Source,
         cameras: &BTreeMap<String, Camera>,
         stretch: &Stretch,
-        told: Told<'_>,
+        told: FrameProgress<'_>,
     ) -> Result<(), LerobotError> {
         let plan = self.plan(source, cameras, stretch.range)?;
         let runs = plan.runs();
@@ -166,13 +171,8 @@ impl<'a> Dataset<'a> {
                 "an episode of {count:.0} frames exceeds the limit of {MOST_FRAMES}; make episodes shorter with episodes = \"60s\""
             )));
         }
-        let period = 1e9 / f64::from(self.map.hz);
-        let start = range.start.nanos();
-        let frames =
-            (0..=count as i64).map(|at| start.saturating_add((at as f64 * period).round() as i64));
-        Ok(frames
-            .take_while(|time| *time <= range.end.nanos())
-            .collect())
+        let grid = Grid::new(range, self.map.hz.into());
+        Ok(grid.into_iter().flatten().collect())
     }
 
     /// Ensures that the features have the same shape in all episodes.
@@ -206,7 +206,7 @@ impl<'a> Dataset<'a> {
         plan: &Plan,
         (start, end): (usize, usize),
         task: Option<&str>,
-        told: Told<'_>,
+        told: FrameProgress<'_>,
     ) -> Result<(), LerobotError> {
         let places: BTreeMap<&str, Vec<usize>> = plan
             .places
@@ -233,7 +233,7 @@ impl<'a> Dataset<'a> {
             }
         }
         let task = self.task(task.unwrap_or(self.map.task()));
-        let mut writing = Writing {
+        let mut writing = EpisodeWriter {
             plan,
             start,
             frames: end - start,
@@ -275,8 +275,8 @@ impl<'a> Dataset<'a> {
         source: &dyn Source,
         cameras: &BTreeMap<String, Camera>,
         takes: &mut [(&str, Take<'_>)],
-        writing: &mut Writing<'_>,
-        told: Told<'_>,
+        writing: &mut EpisodeWriter<'_>,
+        told: FrameProgress<'_>,
     ) -> Result<(), LerobotError> {
         let spans = takes.iter().filter_map(|(_, take)| take.span());
         let Some(range) = spans.reduce(|one, other| {
@@ -308,7 +308,7 @@ impl<'a> Dataset<'a> {
                     if let Some(reel) =
                         reel.filter(|_| take.topic() == message.channel.topic && take.is_wanted(at))
                     {
-                        let shown = Shown::of(&mut decoders, &message.to_message());
+                        let shown = CameraPicture::of(&mut decoders, &message.to_message());
                         take.push(reel, at, shown)?;
                     }
                 }
@@ -323,7 +323,7 @@ impl<'a> Dataset<'a> {
     fn flush(
         &mut self,
         takes: &mut [(&str, Take<'_>)],
-        writing: &mut Writing<'_>,
+        writing: &mut EpisodeWriter<'_>,
         least: usize,
     ) -> Result<(), LerobotError> {
         let mut ready = writing.frames - writing.written;
@@ -475,7 +475,7 @@ impl<'a> Dataset<'a> {
 }
 
 /// An episode that is being written.
-struct Writing<'a> {
+struct EpisodeWriter<'a> {
     plan: &'a Plan,
     /// Its first frame in the plan, and its number of frames.
     start: usize,
@@ -489,7 +489,7 @@ struct Writing<'a> {
     file: Option<usize>,
 }
 
-impl Writing<'_> {
+impl EpisodeWriter<'_> {
     /// The statistics of its numbers.
     fn stats(&self, hz: u32) -> Vec<(String, Stats)> {
         let rows = self.plan.rows.iter();

@@ -2,6 +2,8 @@
 
 mod play;
 mod record;
+mod report;
+mod session;
 
 use std::fmt;
 use std::ops::Deref;
@@ -14,6 +16,10 @@ use crate::{Error, Progress, Recording};
 
 pub use play::{PlayOptions, PlayReport, Playback};
 pub use record::RecordFiles;
+pub use report::{
+    snapshots_as_json, stamps_as_json, tell_losses, topics_as_json, trigger_problems,
+};
+pub use session::LiveSession;
 
 /// A running robot; made by [`connect`](crate::connect). Cheap to clone.
 ///
@@ -71,7 +77,7 @@ impl Robot {
     pub fn recent(&self, options: &RecentOptions) -> Result<Recording, Error> {
         let source = self.session.recent(options)?;
         source.wait_for_topics(Instant::now() + DISCOVERY_TIME);
-        let source: Box<dyn asof_formats::Recording> = Box::new(source);
+        let source: Box<dyn asof_core::Source> = Box::new(source);
         let recording = Recording::new(source, &[PathBuf::from(&self.address)]);
         Ok(recording.with_progress(self.progress.clone()))
     }

@@ -159,7 +159,7 @@ impl Playback {
                 PlayerEvent::Messages(batch) => {
                     is_over |= self.stage.play(&batch, self.range.end)?;
                 }
-                PlayerEvent::Backfill(_, batch) => self.stage.latch(&batch)?,
+                PlayerEvent::Latest(_, batch) => self.stage.latch(&batch)?,
                 PlayerEvent::State(PlayState::Ended) => is_over = true,
                 PlayerEvent::Failed(error) => return Err(error.into()),
                 _ => {}
@@ -288,10 +288,7 @@ impl Stage {
     }
 
     fn topics(&self) -> Topics {
-        let mut topics: Vec<String> = self.lanes.keys().map(|(topic, _)| topic.clone()).collect();
-        topics.sort();
-        topics.dedup();
-        Topics::Named(topics)
+        Topics::named(self.lanes.keys().map(|(topic, _)| topic))
     }
 
     /// Announces a channel of the recording; each topic and type once.

@@ -18,7 +18,7 @@ use crate::Error;
 pub enum RecordFiles {
     /// One file.
     One {
-        /// Whether an existing file is replaced.
+        /// Whether an existing file is replaced. It stays as it is until the first message comes.
         replace: bool,
     },
     /// One after another: `run.mcap` becomes `run_0.mcap`, `run_1.mcap`, …, after those of earlier runs, within a quota.
@@ -90,7 +90,14 @@ impl Robot {
             }
             RecordFiles::One { replace } => {
                 let path = started_path(path, Stamp::now());
-                let file = create(&path, replace).map_err(|error| refused(&path, error))?;
+                let refused = |error| refused(&path, error);
+                if replace && path.is_file() {
+                    // What cannot be written is refused now.
+                    File::options().write(true).open(&path).map_err(refused)?;
+                    let open = move || create(&path, true);
+                    return Ok(Recorder::start_late(robot, open, &options, wants)?);
+                }
+                let file = create(&path, replace).map_err(refused)?;
                 Recorder::start(robot, file, options, wants)?
             }
         })
@@ -170,5 +177,8 @@ fn refused(path: &Path, error: io::Error) -> Error {
         }
         _ => format!("cannot write {shown}: {error}"),
     };
-    Error::file(line, error)
+    Error::File {
+        message: line,
+        cause: Some(error),
+    }
 }

@@ -1,6 +1,8 @@
 //! Values of columns as text.
 
+use std::fmt;
 use std::io::Write;
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -10,10 +12,13 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
-use arrow_schema::{DataType, TimeUnit};
+use arrow_schema::{DataType, Field, TimeUnit};
 use asof_core::Stamp;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 
 /// How many elements of a list a cell shows.
 const SHOWN_ELEMENTS: usize = 8;
@@ -124,7 +129,7 @@ pub fn write_json_text(text: &str, out: &mut Vec<u8>) {
     let _ = serde_json::to_writer(out, text);
 }
 
-fn put(out: &mut Vec<u8>, value: impl std::fmt::Display) {
+fn put(out: &mut Vec<u8>, value: impl fmt::Display) {
     let _ = write!(out, "{value}");
 }
 
@@ -222,11 +227,158 @@ fn write_list(elements: &ArrayRef, reader: Reader, out: &mut Vec<u8>) {
     out.push(b']');
 }
 
+/// Arrow's name for a text that is JSON.
+const JSON: (&str, &str) = ("ARROW:extension:name", "arrow.json");
+/// Marks columns that are left out of an object where they are NULL.
+const OPTIONAL: &str = "asof:optional";
+/// Marks columns whose objects are spread over the row.
+const SPREAD: &str = "asof:spread";
+
+/// A column of texts that are JSON: rows have them as they are.
+pub fn json_field(name: &str) -> Field {
+    let (key, value) = JSON;
+    Field::new(name, DataType::Utf8, true).with_metadata([(key.into(), value.into())].into())
+}
+
+/// The same column, which is left out of an object where it is NULL.
+pub fn optional(field: Field) -> Field {
+    let mut metadata = field.metadata().clone();
+    metadata.insert(OPTIONAL.to_owned(), String::new());
+    field.with_metadata(metadata)
+}
+
+/// A column of objects as JSON whose members are members of the row.
+pub(crate) fn spread(field: Field) -> Field {
+    let mut metadata = field.metadata().clone();
+    metadata.insert(SPREAD.to_owned(), String::new());
+    field.with_metadata(metadata)
+}
+
+/// Whether the texts of a column are JSON.
+pub(super) fn is_json(field: &Field) -> bool {
+    field
+        .metadata()
+        .get(JSON.0)
+        .is_some_and(|name| name == JSON.1)
+}
+
+/// Whether a row of a column is left out of an object.
+pub(super) fn is_left_out(field: &Field, array: &dyn Array, row: usize) -> bool {
+    array.is_null(row) && field.metadata().contains_key(OPTIONAL)
+}
+
+/// The value of a row of a column, as [`write`].
+pub fn write_field(
+    field: &Field,
+    array: &dyn Array,
+    row: usize,
+    reader: Reader,
+    out: &mut Vec<u8>,
+) {
+    match array.as_string_opt::<i32>().filter(|_| is_json(field)) {
+        Some(texts) if texts.is_valid(row) => out.extend_from_slice(texts.value(row).as_bytes()),
+        _ => write(array, row, reader, out),
+    }
+}
+
 fn write_struct(array: &dyn Array, row: usize, reader: Reader, out: &mut Vec<u8>) {
     let array = array.as_struct();
-    let columns = array.fields().iter().zip(array.columns());
-    let fields = columns.map(|(field, column)| (field.name().as_str(), column, row));
-    write_object(fields, reader, out);
+    write_row(array.fields().iter().zip(array.columns()), row, reader, out);
+}
+
+/// A row of columns as an object.
+pub(super) fn write_row<'a>(
+    columns: impl Iterator<Item = (&'a Arc<Field>, &'a ArrayRef)>,
+    row: usize,
+    reader: Reader,
+    out: &mut Vec<u8>,
+) {
+    out.push(b'{');
+    let start = out.len();
+    let mut names: Vec<&str> = Vec::new();
+    for (field, column) in columns {
+        if is_left_out(field, column, row) {
+            continue;
+        }
+        let before = out.len();
+        if before > start {
+            separate(reader, out);
+        }
+        let member = out.len();
+        if field.metadata().contains_key(SPREAD) {
+            let object = column.as_string_opt::<i32>();
+            write_members(object.map_or("", |object| object.value(row)), &names, out);
+        } else {
+            names.push(field.name());
+            write_name(field.name(), reader, out);
+            write_field(field, column, row, reader, out);
+        }
+        if out.len() == member {
+            out.truncate(before);
+        }
+    }
+    out.push(b'}');
+}
+
+/// The members of an object. One that has the name of an earlier one gets an underscore, as a column does.
+fn write_members(object: &str, names: &[&str], out: &mut Vec<u8>) {
+    let is_taken = |name: &&str| object.contains(&format!("\"{name}\""));
+    if names.iter().any(is_taken)
+        && let Ok(Members(members)) = serde_json::from_str(object)
+    {
+        let mut known: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        for (place, (mut name, value)) in members.into_iter().enumerate() {
+            if place > 0 {
+                out.push(b',');
+            }
+            while known.contains(&name) {
+                name.push('_');
+            }
+            write_name(&name, Reader::Program, out);
+            out.extend_from_slice(value.get().as_bytes());
+            known.push(name);
+        }
+        return;
+    }
+    let object = object.trim();
+    let inner = object.strip_prefix('{');
+    let inner = inner.and_then(|object| object.strip_suffix('}'));
+    out.extend_from_slice(inner.unwrap_or_default().trim().as_bytes());
+}
+
+/// The members of an object in their order, with their values as they are.
+struct Members(Vec<(String, Box<RawValue>)>);
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Each;
+        impl<'de> Visitor<'de> for Each {
+            type Value = Members;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(Each)
+    }
+}
+
+fn write_name(name: &str, reader: Reader, out: &mut Vec<u8>) {
+    match reader {
+        Reader::Program => {
+            write_json_text(name, out);
+            out.push(b':');
+        }
+        Reader::Person => put(out, format_args!("{name}: ")),
+    }
 }
 
 fn write_map(array: &dyn Array, row: usize, reader: Reader, out: &mut Vec<u8>) {
@@ -239,32 +391,13 @@ fn write_map(array: &dyn Array, row: usize, reader: Reader, out: &mut Vec<u8>) {
             String::from_utf8_lossy(&key).into_owned()
         })
         .collect();
-    let fields = keys.iter().enumerate();
-    write_object(
-        fields.map(|(row, key)| (key.as_str(), values, row)),
-        reader,
-        out,
-    );
-}
-
-fn write_object<'a>(
-    fields: impl Iterator<Item = (&'a str, &'a ArrayRef, usize)>,
-    reader: Reader,
-    out: &mut Vec<u8>,
-) {
     out.push(b'{');
-    for (place, (name, column, row)) in fields.enumerate() {
-        if place > 0 {
+    for (row, key) in keys.iter().enumerate() {
+        if row > 0 {
             separate(reader, out);
         }
-        match reader {
-            Reader::Program => {
-                write_json_text(name, out);
-                out.push(b':');
-            }
-            Reader::Person => put(out, format_args!("{name}: ")),
-        }
-        write(column, row, reader, out);
+        write_name(key, reader, out);
+        write(values, row, reader, out);
     }
     out.push(b'}');
 }
@@ -292,8 +425,6 @@ fn write_otherwise(array: &dyn Array, row: usize, reader: Reader, out: &mut Vec<
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use arrow_array::types::Int32Type;
     use arrow_array::{
         BinaryArray, DictionaryArray, DurationNanosecondArray, Float32Array, Float64Array,
@@ -342,6 +473,42 @@ mod tests {
         let picture = BinaryArray::from_vec(vec![&[0xff; 300]]);
         assert_eq!(written(&picture, Reader::Person), ["<300 bytes>"]);
         assert!(written(&picture, Reader::Program)[0].starts_with("\"/////"));
+    }
+
+    #[test]
+    fn members_of_an_object_are_members_of_the_row_and_no_name_comes_twice() {
+        let object = r#"{"log_time":0.10,"log_time_":[1,2],"x":{"log_time":3}}"#;
+        let columns: [(Arc<Field>, ArrayRef); 3] = [
+            (
+                Arc::new(Field::new("log_time", DataType::Int64, true)),
+                Arc::new(Int64Array::from(vec![1, 2, 3])),
+            ),
+            (
+                Arc::new(spread(json_field("data"))),
+                Arc::new(StringArray::from(vec![object, "{}", r#"{"x":1}"#])),
+            ),
+            (
+                Arc::new(Field::new("y", DataType::Int64, true)),
+                Arc::new(Int64Array::from(vec![7, 8, 9])),
+            ),
+        ];
+        let rows = (0..3).map(|row| {
+            let mut out = Vec::new();
+            let columns = columns.iter().map(|(field, column)| (field, column));
+            write_row(columns, row, Reader::Program, &mut out);
+            String::from_utf8(out).expect("text")
+        });
+        let rows: Vec<String> = rows.collect();
+        let wanted =
+            r#"{"log_time":1,"log_time_":0.10,"log_time__":[1,2],"x":{"log_time":3},"y":7}"#;
+        assert_eq!(
+            rows,
+            [
+                wanted,
+                r#"{"log_time":2,"y":8}"#,
+                r#"{"log_time":3,"x":1,"y":9}"#
+            ]
+        );
     }
 
     #[test]

@@ -1,11 +1,16 @@
 //! Rows of Arrow batches, written as text.
 
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
+use std::sync::Arc;
 
-use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::{Field, SchemaRef};
 
-use super::{Grid, Reader, header, write, write_csv, write_json_text};
+use super::values::{is_json, is_left_out, write_row};
+use super::{Escaped, Escapes, Grid, Reader, write, write_csv, write_pretty};
+use crate::text::{cut, shown};
 use crate::{Error, Table};
 
 /// How rows are written.
@@ -21,6 +26,13 @@ pub enum RowForm {
     Json,
     /// Comma-separated values below a line of names.
     Csv,
+    /// The values of each row on a line for people.
+    Lines {
+        /// The most characters of a value that is JSON.
+        room: usize,
+        /// Whether values that are JSON follow on lines of their own.
+        is_pretty: bool,
+    },
 }
 
 /// Writes rows as text. Floats are exact; NULL is `null` in JSON and nothing in CSV.
@@ -40,9 +52,10 @@ pub struct RowWriter<W: Write>(Form<W>);
 
 enum Form<W: Write> {
     Table(Grid<W>),
-    /// The keys, each with its colon.
-    Json(W, Vec<Vec<u8>>),
+    /// The columns under unique names.
+    Json(W, Vec<Arc<Field>>),
     Csv(W),
+    Lines(W, usize, bool),
 }
 
 impl<W: Write> RowWriter<W> {
@@ -54,16 +67,15 @@ impl<W: Write> RowWriter<W> {
         Ok(RowWriter(match form {
             RowForm::Table { room } => Form::Table(Grid::new(out, schema, room)),
             RowForm::Json => {
-                let keys = unique_names(schema).into_iter().map(|name| {
-                    let mut key = Vec::new();
-                    write_json_text(&name, &mut key);
-                    key.push(b':');
-                    key
-                });
-                Form::Json(out, keys.collect())
+                let names = unique_names(schema).into_iter().zip(schema.fields());
+                let named = names.map(|(name, field)| Field::clone(field).with_name(name));
+                Form::Json(out, named.map(Arc::new).collect())
             }
+            RowForm::Lines { room, is_pretty } => Form::Lines(out, room, is_pretty),
             RowForm::Csv => {
-                writeln!(out, "{}", header(&[], &unique_names(schema)))?;
+                let names = unique_names(schema);
+                let names: Vec<String> = names.iter().map(|name| quoted(name)).collect();
+                writeln!(out, "{}", names.join(","))?;
                 Form::Csv(out)
             }
         }))
@@ -77,15 +89,19 @@ impl<W: Write> RowWriter<W> {
         let mut line = Vec::new();
         match &mut self.0 {
             Form::Table(grid) => grid.write(batch)?,
-            Form::Json(out, keys) => {
+            Form::Json(out, fields) => {
                 for row in 0..batch.num_rows() {
                     line.clear();
-                    for (key, column) in keys.iter().zip(batch.columns()) {
-                        line.push(if line.is_empty() { b'{' } else { b',' });
-                        line.extend_from_slice(key);
-                        write(column, row, Reader::Program, &mut line);
-                    }
-                    line.extend_from_slice(if line.is_empty() { b"{}\n" } else { b"}\n" });
+                    let columns = fields.iter().zip(batch.columns());
+                    write_row(columns, row, Reader::Program, &mut line);
+                    line.push(b'\n');
+                    out.write_all(&line)?;
+                }
+            }
+            Form::Lines(out, room, is_pretty) => {
+                for row in 0..batch.num_rows() {
+                    line.clear();
+                    write_line(batch, row, *room, *is_pretty, &mut line);
                     out.write_all(&line)?;
                 }
             }
@@ -106,6 +122,17 @@ impl<W: Write> RowWriter<W> {
         Ok(())
     }
 
+    /// Flushes what was written so far. The first rows of a table still wait for others.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn flush(&mut self) -> io::Result<()> {
+        match &mut self.0 {
+            Form::Table(_) => Ok(()),
+            Form::Json(out, _) | Form::Csv(out) | Form::Lines(out, ..) => out.flush(),
+        }
+    }
+
     /// Ends the rows, and returns what they were written to.
     ///
     /// # Errors
@@ -113,7 +140,7 @@ impl<W: Write> RowWriter<W> {
     pub fn finish(self) -> io::Result<W> {
         match self.0 {
             Form::Table(grid) => grid.finish(),
-            Form::Json(mut out, _) | Form::Csv(mut out) => {
+            Form::Json(mut out, _) | Form::Csv(mut out) | Form::Lines(mut out, ..) => {
                 out.flush()?;
                 Ok(out)
             }
@@ -139,14 +166,75 @@ impl Table {
     }
 }
 
+/// The values of a row, two spaces between them.
+fn write_line(batch: &RecordBatch, row: usize, room: usize, is_pretty: bool, line: &mut Vec<u8>) {
+    let schema = batch.schema_ref();
+    let mut value = Vec::new();
+    for (field, column) in schema.fields().iter().zip(batch.columns()) {
+        let json = column.as_string_opt::<i32>().filter(|_| is_json(field));
+        if is_left_out(field, column, row) || json.is_some_and(|json| json.is_null(row)) {
+            continue;
+        }
+        let json = json.map(|json| json.value(row));
+        if let Some(json) = json.filter(|_| is_pretty) {
+            value.clear();
+            write_pretty(json.as_bytes(), 1, &mut value);
+            if !value.ends_with(b"\n") {
+                value.push(b'\n');
+            }
+            escape(&value, line);
+            return;
+        }
+        if !line.is_empty() {
+            line.extend_from_slice(b"  ");
+        }
+        if let Some(json) = json {
+            escape(cut(json, room).as_bytes(), line);
+        } else {
+            value.clear();
+            write(column, row, Reader::Person, &mut value);
+            line.extend_from_slice(shown(&String::from_utf8_lossy(&value)).as_bytes());
+        }
+    }
+    line.truncate(line.trim_ascii_end().len());
+    line.push(b'\n');
+}
+
+/// Adds JSON to a line, without what could control a terminal.
+fn escape(json: &[u8], line: &mut Vec<u8>) {
+    // Writing to memory cannot fail.
+    let _ = Escaped::new(&mut *line, Escapes::Controls).write_all(json);
+}
+
+/// A name as a field of a CSV line.
+fn quoted(name: &str) -> String {
+    if name.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", name.replace('"', "\"\""))
+    } else {
+        name.to_owned()
+    }
+}
+
+/// A name that is taken gets up to this many underscores; then a number.
+const UNDERSCORES: usize = 4;
+
 /// A query may give two columns one name; an object or a table may not.
 fn unique_names(schema: &SchemaRef) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
+    let mut known = HashSet::new();
+    // How often a name was extended.
+    let mut tried: HashMap<&str, usize> = HashMap::new();
+    let mut names = Vec::new();
     for field in schema.fields() {
         let mut name = field.name().clone();
-        while names.contains(&name) {
-            name.push('_');
+        let mut tries = tried.get(field.name().as_str()).copied().unwrap_or(0);
+        while !known.insert(name.clone()) {
+            tries += 1;
+            name = match tries {
+                ..=UNDERSCORES => format!("{}{}", field.name(), "_".repeat(tries)),
+                _ => format!("{}_{tries}", field.name()),
+            };
         }
+        tried.insert(field.name(), tries);
         names.push(name);
     }
     names
@@ -154,8 +242,6 @@ fn unique_names(schema: &SchemaRef) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use arrow_array::{ArrayRef, Float64Array, StringArray, TimestampNanosecondArray};
     use arrow_schema::{Field, Schema};
 
@@ -201,6 +287,18 @@ mod tests {
         let table = written(RowForm::Table { room: 60 });
         assert!(table.ends_with("(2 rows)\n"), "{table}");
         assert!(!table.contains('\u{1b}'), "{table}");
+    }
+
+    #[test]
+    fn every_column_has_a_name_of_its_own() {
+        let names = ["log_time", "log_time", "log_time_", "a,b", "x"];
+        let fields = names.map(|name| Field::new(name, arrow_schema::DataType::Int64, true));
+        let schema = Arc::new(Schema::new(fields.to_vec()));
+        let rows = RowWriter::new(Vec::new(), RowForm::Csv, &schema).expect("memory");
+        assert_eq!(
+            rows.finish().expect("memory"),
+            b"log_time,log_time_,log_time__,\"a,b\",x\n"
+        );
     }
 
     #[test]

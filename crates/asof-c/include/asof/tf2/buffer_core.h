@@ -12,6 +12,13 @@
 
 #include "../tf2.hpp"
 
+// What tf2's own header brings along, where it is there: tf2::Transform, tf2::Vector3 and so on.
+#if __has_include(<tf2/transform_storage.hpp>)
+#include <tf2/transform_storage.hpp>
+#elif __has_include(<tf2/transform_storage.h>)
+#include <tf2/transform_storage.h>
+#endif
+
 namespace tf2 {
 using asof::tf2::BufferCore;
 typedef asof::tf2::CompactFrameID CompactFrameID;
@@ -21,11 +28,18 @@ typedef asof::tf2::TransformableRequestHandle TransformableRequestHandle;
 using asof::tf2::TransformableResult;
 using asof::tf2::TransformAvailable;
 using asof::tf2::TransformFailure;
+#if ASOF_TF2_ROS != 1
+using asof::tf2::BUFFER_CORE_DEFAULT_CACHE_TIME;
+#endif
 #ifndef ASOF_TF2_EXCEPTIONS
+using asof::tf2::BackwardExtrapolationException;
 using asof::tf2::ConnectivityException;
 using asof::tf2::ExtrapolationException;
+using asof::tf2::ForwardExtrapolationException;
 using asof::tf2::InvalidArgumentException;
 using asof::tf2::LookupException;
+using asof::tf2::NoDataForExtrapolationException;
+using asof::tf2::TF2Error;
 using asof::tf2::TimeoutException;
 using asof::tf2::TransformException;
 #endif

@@ -20,7 +20,8 @@ pub(crate) fn parse(
     let mut parser = Parser {
         tokens: tokens(text, language)?,
         language,
-        scope: Vec::new(),
+        scope: Scope::default(),
+        bytes: 0,
         definitions: HashMap::new(),
         order: Vec::new(),
     };
@@ -30,13 +31,7 @@ pub(crate) fn parse(
         name: wanted.clone(),
         user: name.to_owned(),
     })?;
-    let mut resolver = Resolver {
-        definitions: &parser.definitions,
-        language,
-        types: MessageType::default(),
-        places: HashMap::new(),
-        depth: 0,
-    };
+    let mut resolver = Resolver::new(&parser.definitions, language);
     let root = resolver.structure(&root)?;
     resolver.types.root = root;
     Ok(resolver.types)
@@ -63,23 +58,26 @@ fn find_root(wanted: &str, parser: &Parser) -> Option<String> {
         .cloned()
 }
 
+/// The names of the modules around something, shared by all that is in them.
+type Scope = Arc<[String]>;
+
 enum Definition {
     Struct(StructSyntax),
     Union(UnionSyntax),
     Enum(Arc<Enumeration>),
-    Typedef(TypeSyntax, Vec<String>),
+    Typedef(TypeSyntax, Scope),
     Constant(String),
 }
 
 struct StructSyntax {
-    scope: Vec<String>,
+    scope: Scope,
     base: Option<TypeSyntax>,
     members: Vec<Member>,
     extensibility: Option<Extensibility>,
 }
 
 struct UnionSyntax {
-    scope: Vec<String>,
+    scope: Scope,
     discriminator: TypeSyntax,
     members: Vec<(Vec<String>, bool, Member)>,
     extensibility: Option<Extensibility>,
@@ -100,10 +98,10 @@ enum TypeSyntax {
     Byte,
     Text(Option<String>),
     WideText(Option<String>),
-    Sequence(Box<TypeSyntax>, Option<String>),
-    Map(Box<TypeSyntax>, Box<TypeSyntax>),
-    Array(Box<TypeSyntax>, String),
-    Named(String, Vec<String>),
+    Sequence(Arc<TypeSyntax>, Option<String>),
+    Map(Arc<TypeSyntax>, Arc<TypeSyntax>),
+    Array(Arc<TypeSyntax>, String),
+    Named(String, Scope),
 }
 
 #[derive(Default)]
@@ -151,12 +149,19 @@ impl Annotations {
 struct Parser {
     tokens: Tokens,
     language: &'static str,
-    scope: Vec<String>,
+    scope: Scope,
     definitions: HashMap<String, Definition>,
+    /// The structs and unions.
     order: Vec<String>,
+    /// The bytes of all full names.
+    bytes: usize,
 }
 
 const MODULES_AT_MOST: usize = 64;
+/// The longest name of a module with those around it: each definition within it has that name.
+const SCOPE_AT_MOST: usize = 512;
+const NAMES_AT_MOST: usize = 16 << 20;
+const DIMENSIONS_AT_MOST: usize = 32;
 
 impl Parser {
     fn error(&self, reason: impl Into<String>) -> SchemaError {
@@ -194,10 +199,19 @@ impl Parser {
         full + name
     }
 
-    fn define(&mut self, name: &str, definition: Definition) {
+    fn define(&mut self, name: &str, definition: Definition) -> Result<(), SchemaError> {
         let full = self.full_name(name);
-        self.order.push(full.clone());
+        self.bytes += full.len();
+        if self.bytes > NAMES_AT_MOST {
+            return Err(SchemaError::TooLarge {
+                reason: format!("its names have more than {NAMES_AT_MOST} bytes"),
+            });
+        }
+        if matches!(definition, Definition::Struct(_) | Definition::Union(_)) {
+            self.order.push(full.clone());
+        }
         self.definitions.insert(full, definition);
+        Ok(())
     }
 
     /// Definitions up to the end of the text, or of the open module.
@@ -225,9 +239,13 @@ impl Parser {
                     }
                     let name = self.name()?;
                     self.expect("{")?;
-                    self.scope.push(name);
+                    if self.full_name(&name).len() > SCOPE_AT_MOST {
+                        return Err(self.error("the name of a module is too long"));
+                    }
+                    let inner = self.scope.iter().cloned().chain([name]).collect();
+                    let outer = std::mem::replace(&mut self.scope, inner);
                     self.definitions_until_end(depth + 1)?;
-                    self.scope.pop();
+                    self.scope = outer;
                     self.expect("}")?;
                 }
                 "struct" => self.structure(&annotations)?,
@@ -239,7 +257,7 @@ impl Parser {
                     loop {
                         let (name, kind) = self.declarator(kind.clone())?;
                         let scope = self.scope.clone();
-                        self.define(&name, Definition::Typedef(kind, scope));
+                        self.define(&name, Definition::Typedef(kind, scope))?;
                         if !self.tokens.eat(",") {
                             break;
                         }
@@ -250,7 +268,7 @@ impl Parser {
                     let name = self.name()?;
                     self.expect("=")?;
                     let value = self.tokens.text_until(&[";"]);
-                    self.define(&name, Definition::Constant(value));
+                    self.define(&name, Definition::Constant(value))?;
                 }
                 other => return Err(self.error(format!("unexpected '{other}'"))),
             }
@@ -306,8 +324,7 @@ impl Parser {
             members,
             extensibility: annotations.extensibility(),
         };
-        self.define(&name, Definition::Struct(definition));
-        Ok(())
+        self.define(&name, Definition::Struct(definition))
     }
 
     fn union(&mut self, annotations: &Annotations) -> Result<(), SchemaError> {
@@ -350,8 +367,7 @@ impl Parser {
             members,
             extensibility: annotations.extensibility(),
         };
-        self.define(&name, Definition::Union(definition));
-        Ok(())
+        self.define(&name, Definition::Union(definition))
     }
 
     fn member(
@@ -381,14 +397,14 @@ impl Parser {
                 next = number;
             }
             values.push((next, value));
-            next += 1;
+            next = next.wrapping_add(1);
             if !self.tokens.eat(",") {
                 self.expect("}")?;
                 break;
             }
         }
         for (number, value) in &values {
-            self.define(value, Definition::Constant(number.to_string()));
+            self.define(value, Definition::Constant(number.to_string()))?;
         }
         let scalar = match annotations.get("bit_bound").and_then(parse_integer) {
             Some(1..=8) => Scalar::Int8,
@@ -397,8 +413,7 @@ impl Parser {
         };
         let full = self.full_name(&name);
         let definition = Arc::new(Enumeration::new(full, values, scalar));
-        self.define(&name, Definition::Enum(definition));
-        Ok(())
+        self.define(&name, Definition::Enum(definition))
     }
 
     /// A bitmask is the number that holds it.
@@ -417,8 +432,7 @@ impl Parser {
         self.define(
             &name,
             Definition::Typedef(TypeSyntax::Scalar(scalar), scope),
-        );
-        Ok(())
+        )
     }
 
     /// A name, followed by the lengths of an array.
@@ -428,11 +442,14 @@ impl Parser {
         while self.tokens.eat("[") {
             lengths.push(self.tokens.text_until(&["]"]));
             self.expect("]")?;
+            if lengths.len() > DIMENSIONS_AT_MOST {
+                return Err(self.error("an array has too many dimensions"));
+            }
         }
         let kind = lengths
             .into_iter()
             .rev()
-            .fold(kind, |kind, len| TypeSyntax::Array(Box::new(kind), len));
+            .fold(kind, |kind, len| TypeSyntax::Array(Arc::new(kind), len));
         Ok((name, kind))
     }
 
@@ -480,7 +497,7 @@ impl Parser {
                     None
                 };
                 self.expect(">")?;
-                return Ok(TypeSyntax::Sequence(Box::new(item), bound));
+                return Ok(TypeSyntax::Sequence(Arc::new(item), bound));
             }
             "map" => {
                 self.expect("<")?;
@@ -491,7 +508,7 @@ impl Parser {
                     self.tokens.text_until(&[">"]);
                 }
                 self.expect(">")?;
-                return Ok(TypeSyntax::Map(Box::new(key), Box::new(value)));
+                return Ok(TypeSyntax::Map(Arc::new(key), Arc::new(value)));
             }
             _ => return self.named(word),
         }))

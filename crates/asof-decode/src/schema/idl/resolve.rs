@@ -14,12 +14,53 @@ pub(super) struct Resolver<'a> {
     pub language: &'static str,
     pub types: MessageType,
     pub places: HashMap<String, usize>,
-    pub depth: usize,
+    /// The constants next to each struct, by the struct's full name.
+    constants: HashMap<&'a str, Vec<Constant>>,
+    depth: usize,
+    /// How many fields and parts of types there are so far.
+    parts: usize,
 }
 
-const TYPES_AT_MOST: usize = 128;
+/// The deepest nesting of types, with what their names stand for.
+const DEPTH_AT_MOST: usize = 256;
+/// The most fields and parts of types: a name that stands for two others doubles with each step.
+const PARTS_AT_MOST: usize = 200_000;
 
-impl Resolver<'_> {
+impl<'a> Resolver<'a> {
+    pub fn new(definitions: &'a HashMap<String, Definition>, language: &'static str) -> Self {
+        Resolver {
+            definitions,
+            language,
+            types: MessageType::default(),
+            places: HashMap::new(),
+            constants: constants_in(definitions),
+            depth: 0,
+            parts: 0,
+        }
+    }
+
+    /// Counts fields or parts of types.
+    fn count(&mut self, parts: usize) -> Result<(), SchemaError> {
+        self.parts += parts;
+        if self.parts > PARTS_AT_MOST {
+            return Err(SchemaError::TooLarge {
+                reason: format!("more than {PARTS_AT_MOST} parts of types"),
+            });
+        }
+        Ok(())
+    }
+
+    /// Enters a type within another one.
+    fn enter(&mut self) -> Result<(), SchemaError> {
+        self.depth += 1;
+        if self.depth > DEPTH_AT_MOST {
+            return Err(SchemaError::TooLarge {
+                reason: format!("types are nested more than {DEPTH_AT_MOST} levels deep"),
+            });
+        }
+        self.count(1)
+    }
+
     /// The full name of `name`, seen from within `scope`.
     fn lookup(&self, name: &str, scope: &[String]) -> Option<String> {
         (0..=scope.len()).rev().find_map(|len| {
@@ -62,12 +103,7 @@ impl Resolver<'_> {
         if let Some(&place) = self.places.get(full) {
             return Ok(place);
         }
-        self.depth += 1;
-        if self.depth > TYPES_AT_MOST {
-            return Err(SchemaError::TooLarge {
-                reason: "types are nested too deeply".to_owned(),
-            });
-        }
+        self.enter()?;
         let place = self.types.structs.len();
         self.places.insert(full.to_owned(), place);
         self.types.structs.push(Struct {
@@ -99,43 +135,25 @@ impl Resolver<'_> {
         if let Some(base) = &syntax.base {
             let (kind, _) = self.kind(base, &syntax.scope)?;
             if let Kind::Struct(base) = kind {
+                self.count(self.types.structs[base].fields.len())?;
                 fields.extend(self.types.structs[base].fields.iter().cloned());
             }
         }
         let mut next = fields
             .iter()
-            .map(|field: &Field| field.number + 1)
+            .map(|field: &Field| field.number.wrapping_add(1))
             .max()
             .unwrap_or(0);
         for member in &syntax.members {
             let field = self.field(member, &syntax.scope, &mut next)?;
             fields.push(field);
         }
-        let constants = self.constants_of(full);
+        let constants = self.constants.remove(full).unwrap_or_default();
         let target = &mut self.types.structs[place];
         target.fields = fields;
         target.extensibility = syntax.extensibility;
         target.constants = constants;
         Ok(())
-    }
-
-    /// rosidl writes a message's constants into a module next to it.
-    fn constants_of(&self, full: &str) -> Vec<Constant> {
-        let prefix = format!("{full}_Constants::");
-        let mut constants: Vec<Constant> = self
-            .definitions
-            .iter()
-            .filter_map(|(name, definition)| match definition {
-                Definition::Constant(value) => Some(Constant {
-                    name: name.strip_prefix(&prefix)?.to_owned(),
-                    kind: String::new(),
-                    value: value.clone(),
-                }),
-                _ => None,
-            })
-            .collect();
-        constants.sort_by(|a, b| a.name.cmp(&b.name));
-        constants
     }
 
     fn fill_union(&mut self, place: usize, syntax: &UnionSyntax) -> Result<(), SchemaError> {
@@ -182,6 +200,17 @@ impl Resolver<'_> {
     }
 
     fn kind(
+        &mut self,
+        syntax: &TypeSyntax,
+        scope: &[String],
+    ) -> Result<(Kind, Option<u64>), SchemaError> {
+        self.enter()?;
+        let kind = self.kind_within(syntax, scope)?;
+        self.depth -= 1;
+        Ok(kind)
+    }
+
+    fn kind_within(
         &mut self,
         syntax: &TypeSyntax,
         scope: &[String],
@@ -245,19 +274,30 @@ impl Resolver<'_> {
                 Ok((Kind::Struct(self.structure(&full)?), None))
             }
             Some(Definition::Enum(names)) => Ok((Kind::Enum(Arc::clone(names)), None)),
-            Some(Definition::Typedef(kind, scope)) => {
-                self.depth += 1;
-                if self.depth > TYPES_AT_MOST {
-                    return Err(SchemaError::Recursive {
-                        name: full,
-                        language: self.language,
-                    });
-                }
-                let kind = self.kind(kind, scope)?;
-                self.depth -= 1;
-                Ok(kind)
-            }
+            Some(Definition::Typedef(kind, scope)) => self.kind(kind, scope),
             _ => Err(missing()),
         }
     }
+}
+
+/// rosidl writes a message's constants into a module next to it: those of `pkg::msg::Thing` into
+/// `pkg::msg::Thing_Constants`.
+fn constants_in(definitions: &HashMap<String, Definition>) -> HashMap<&str, Vec<Constant>> {
+    let mut all: HashMap<&str, Vec<Constant>> = HashMap::new();
+    for (name, definition) in definitions {
+        let Definition::Constant(value) = definition else {
+            continue;
+        };
+        if let Some((full, name)) = name.rsplit_once("_Constants::") {
+            all.entry(full).or_default().push(Constant {
+                name: name.to_owned(),
+                kind: String::new(),
+                value: value.clone(),
+            });
+        }
+    }
+    for constants in all.values_mut() {
+        constants.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+    all
 }

@@ -47,14 +47,14 @@ pub(crate) struct DdsTopic {
 /// Discovered writers, as publishers of the graph.
 pub(super) struct Directory {
     graph: Weak<Graph>,
-    writers: HashMap<Guid, Known>,
+    writers: HashMap<Guid, TopicEntry>,
     nodes: HashMap<Guid, String>,
     /// Nodes with a type description service.
     describers: HashSet<Describer>,
     looked: Option<Instant>,
 }
 
-struct Known {
+struct TopicEntry {
     topic: Arc<DdsTopic>,
     node: String,
     hash: Option<String>,
@@ -231,7 +231,7 @@ impl Directory {
             described: Arc::clone(&described),
             origin: Origin::Dds(Arc::clone(&topic)),
         };
-        let known = Known {
+        let known = TopicEntry {
             topic,
             node,
             hash,

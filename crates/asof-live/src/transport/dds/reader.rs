@@ -31,7 +31,7 @@ const MOST_LARGE: i32 = 8;
 const MOST_WRITERS: usize = 1_000;
 
 /// A requested subscription.
-pub(super) struct Wanted {
+pub(super) struct SubscriptionRequest {
     pub token: Token,
     pub topic: Arc<DdsTopic>,
     pub described: Arc<Described>,
@@ -97,7 +97,7 @@ impl Manner {
 /// A reader for a subscription.
 pub(super) struct Reader {
     of_dds: RawReader,
-    wanted: Wanted,
+    wanted: SubscriptionRequest,
     /// Messages received before this are for others: readers of one topic share the DDS cache.
     since: Timestamp,
     /// The last sequence number of each writer.
@@ -107,10 +107,10 @@ pub(super) struct Reader {
 impl Reader {
     /// Creates a reader; the error has the request, and why it failed.
     pub fn new(
-        wanted: Wanted,
+        wanted: SubscriptionRequest,
         participant: &DomainParticipant,
         subscriber: &Subscriber,
-    ) -> Result<Self, (Wanted, String)> {
+    ) -> Result<Self, (SubscriptionRequest, String)> {
         let topic = &wanted.topic;
         let schema = wanted.described.known().channel.schema.clone();
         let most = if schema.is_some_and(|schema| is_small(&schema)) {
