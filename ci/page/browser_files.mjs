@@ -174,6 +174,32 @@ async function fleet({ step, until, open, serve, path_of, barriers, position }) 
     assert.deepEqual(view.complaints.filter((text) => !/400/.test(text)), []);
     await view.close();
   });
+  await step("a list grows while its recordings are looked into, and says how far that is", async () => {
+    const { url } = await serve("serve", "fleet");
+    const view = await open("about:blank");
+    const { page } = view;
+    let done = 0;
+    await page.route("**/api/recordings?*", async (route) => {
+      const response = await route.fetch();
+      const answer = await response.json();
+      answer.recordings = answer.recordings.slice(0, done);
+      answer.total = done;
+      answer.reading = done < 3 ? { done, total: 3 } : null;
+      done++;
+      await route.fulfill({ response, json: answer });
+    });
+    await page.goto(url);
+    const told = page.getByRole("search").getByRole("status");
+    const rows = page.locator(".fleet tbody tr");
+    await until("the beginning", async () => (await told.innerText()) === "Looking into 0 of 3 recordings …");
+    await until("the first", async () => (await told.innerText()) === "1 so far; looking into 1 of 3 recordings …" && (await rows.count()) === 1);
+    await rows.getByRole("button").first().focus();
+    const focused = await page.evaluate(() => document.activeElement.textContent);
+    await until("all", async () => (await told.innerText()) === "3 recordings" && (await rows.count()) === 3);
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), focused);
+    assert.deepEqual(view.complaints, []);
+    await view.close();
+  });
 }
 
 async function beside({ step, until, open, serve, path_of, hues }) {

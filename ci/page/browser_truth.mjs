@@ -51,6 +51,17 @@ async function frames({ step, until, open, serve, path_of, hues }) {
     assert.deepEqual(view.complaints, []);
     await view.close();
   });
+  await step("a layer that cannot be drawn says why, and a folded list how many there are", async () => {
+    const map = { header: { frame_id: "map" }, info: { resolution: 0, width: 2, height: 2, origin: { position: { x: 0, y: 0, z: 0 }, orientation: still } }, data: [0, 0, 0, 0] };
+    fs.writeFileSync(path_of("flat.mcap"), mcap([marker("/box", "map", { b: 1 })(1e9), { topic: "/map", type: "nav_msgs/OccupancyGrid", schema, t: 1e9, data: map }]));
+    const { url } = await serve("serve", "flat.mcap");
+    const view = await open(`${url}#t=0`);
+    await until("the reason", async () => /resolution is 0/.test(await view.page.locator('.layer[data-name="/map"] .unplaced').innerText()));
+    await view.page.getByRole("button", { name: "▾ Layers" }).click();
+    await view.page.getByRole("button", { name: "▸ Layers (1 not drawn)" }).waitFor();
+    assert.deepEqual(view.complaints, []);
+    await view.close();
+  });
   await step("one marker far away and one that is huge do not make the others small", async () => {
     const near = [0, 3, 6].map((at) => marker(`/near${at}`, "map", { b: 1 }, at));
     const all = [...near, marker("/far", "map", { g: 1 }, 5000), marker("/sky", "map", { a: 0.1, r: 0.2 }, 0, 3000)];
@@ -354,6 +365,46 @@ async function around({ demo, step, until, open, serve, path_of }) {
     await view.page.locator(".topic").first().waitFor();
     assert.equal(await view.page.locator(".topics").evaluate((one) => one.scrollWidth <= one.clientWidth), true);
     await view.close();
+  });
+  await step("at 800 by 600 a long list of layers leaves the picture, and the legend of a low plot shows whole rows", async () => {
+    const header = { frame_id: "map" };
+    const pose = (t) => ({ position: { x: t, y: 0, z: 0 }, orientation: still });
+    const marker = (t, id) => ({ topic: `/planning/scenario/lane_driving/marker_${id}`, type: "visualization_msgs/Marker", schema, t: 1e9 + t * 1e8, data: { header, ns: "m", id, type: 1, pose: pose(id + t / 10), scale: { x: 1, y: 1, z: 1 }, color: { r: 0, g: 0, b: 1, a: 1 } } });
+    const speeds = (t) => ({ topic: "/vehicle/status", type: "my/Status", schema, t: 1e9 + t * 1e8, data: Object.fromEntries(Array.from({ length: 8 }, (_, at) => [`measured_velocity_of_wheel_${at}`, Math.sin(t / 5 + at)])) });
+    fs.writeFileSync(path_of("layers.mcap"), mcap(Array.from({ length: 20 }, (_, t) => [...Array.from({ length: 14 }, (_, id) => marker(t, id)), speeds(t)]).flat()));
+    const { url } = await serve("serve", "layers.mcap");
+    const fields = Array.from({ length: 8 }, (_, at) => ({ topic: "/vehicle/status", path: `measured_velocity_of_wheel_${at}` }));
+    fs.writeFileSync(path_of("low.json"), JSON.stringify({ split: "column", share: 0.6, first: { kind: "scene" }, second: { split: "row", share: 0.5, first: { kind: "plot", fields }, second: { kind: "plot", fields: fields.slice(0, 3) } } }));
+    const low = await serve("serve", "layers.mcap", "--layout", "low.json");
+    for (const at of [url, low.url]) {
+      const view = await open(`${at}#t=1`, { viewport: { width: 800, height: 600 } });
+      const { page } = view;
+      const list = page.locator(".layers");
+      await page.locator(".layer").nth(15).waitFor({ state: "attached" });
+      await page.locator(".legend-entry").first().waitFor();
+      const share = () => list.evaluate((one) => {
+        const [own, around] = [one.getBoundingClientRect(), one.closest(".body").getBoundingClientRect()];
+        return [own.width / around.width, own.height / around.height];
+      });
+      const [wide, high] = await share();
+      assert.ok(wide <= 0.41 && high <= 0.41, `${wide} x ${high}`);
+      assert.equal(await page.locator(".layer-list").evaluate((one) => one.scrollHeight > one.clientHeight && one.scrollWidth <= one.clientWidth), true);
+      const clipped = () => page.evaluate(() => [...document.querySelectorAll(".legend-entry")].filter((one) => {
+        const [own, legend] = [one.getBoundingClientRect(), one.closest(".legend").getBoundingClientRect()];
+        return own.top < legend.bottom - 1 && own.bottom > legend.bottom + 1;
+      }).map((one) => one.innerText));
+      assert.deepEqual(await clipped(), []);
+      assert.ok((await page.locator(".legend-entry").first().boundingBox()).height > 0);
+      await page.getByRole("button", { name: /Layers/ }).focus();
+      await page.keyboard.press("Enter");
+      await until("it is folded", async () => (await share())[1] < 0.2 && !(await page.locator(".layer").first().isVisible()));
+      assert.equal(await page.getByRole("button", { name: /Layers/ }).evaluate((one) => one === document.activeElement && one.getAttribute("aria-expanded")), "false");
+      await page.reload();
+      await page.locator(".scene canvas").waitFor();
+      await until("it stays folded", async () => (await page.getByRole("button", { name: /Layers/ }).getAttribute("aria-expanded")) === "false");
+      assert.deepEqual(view.complaints, []);
+      await view.close();
+    }
   });
   await step("a setting that is not set shows its default and its unit", async () => {
     const view = await open(`${demo.url}#t=2`);

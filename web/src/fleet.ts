@@ -16,6 +16,19 @@ interface Listed {
   problems: number;
 }
 
+/** How many recordings were looked into. */
+interface Reading {
+  done: number;
+  total: number;
+}
+
+interface Answer {
+  total: number;
+  recordings: Listed[];
+  reading: Reading | null;
+  error?: string;
+}
+
 const FIELDS: [string, string, string][] = [
   ["text", "Search", "words in path, robot, site, tags"],
   ["robot", "Robot", "r7, r*"],
@@ -33,6 +46,7 @@ export function fleetList({ connection, summary }: Context): HTMLElement {
   const more = h("button", { class: "plain text", hidden: true, onclick: () => void ask(shown) }, "Show more");
   const list = h("div", { class: "list", tabindex: 0, role: "region", "aria-label": "Recordings" }, table, more);
   let shown = 0;
+  let timer = 0;
   // Responses to outdated requests are ignored.
   let asked = 0;
   const inputs = FIELDS.map(([name, label, hint]) => h("label", {}, label, h("input", { name, type: "search", placeholder: hint, "aria-label": label, spellcheck: "false", autocomplete: "off" })));
@@ -40,14 +54,15 @@ export function fleetList({ connection, summary }: Context): HTMLElement {
 
   async function ask(from: number): Promise<void> {
     const mine = ++asked;
+    clearTimeout(timer);
     const said = [...new FormData(form)].filter(([, value]) => value !== "").map(([name, value]) => [name, String(value)]);
     const query = new URLSearchParams([...said, ["from", String(from)]]);
     try {
       const response = await fetch(`${home}api/recordings?${query}`);
-      const answer = (await response.json()) as { total: number; recordings: Listed[]; error?: string };
+      const answer = (await response.json()) as Answer;
       if (mine !== asked) return;
       if (!response.ok) throw new Error(answer.error ?? response.statusText);
-      show(answer.recordings, from, answer.total);
+      show(answer, from);
     } catch (error) {
       if (mine === asked) fail((error as Error).message);
     }
@@ -60,14 +75,18 @@ export function fleetList({ connection, summary }: Context): HTMLElement {
     list.classList.add("stale");
   }
 
-  function show(found: Listed[], from: number, total: number): void {
+  function show({ recordings, total, reading }: Answer, from: number): void {
     told.classList.remove("bad");
     list.classList.remove("stale");
+    const focused = rows.contains(document.activeElement) ? document.activeElement?.textContent : undefined;
     if (from === 0) rows.replaceChildren();
-    rows.append(...found.map((one) => row(one, () => void open(one.recording))));
-    shown = from + found.length;
-    more.hidden = shown >= total;
-    told.textContent = total === 0 ? "No recording matches" : counted(total, "recording");
+    rows.append(...recordings.map((one) => row(one, () => void open(one.recording))));
+    if (focused) [...rows.querySelectorAll<HTMLElement>(".open")].find((one) => one.textContent === focused)?.focus();
+    shown = from + recordings.length;
+    // While recordings are looked into, the list grows at any place.
+    more.hidden = shown >= total || Boolean(reading);
+    told.textContent = reading ? progress(reading, total) : total === 0 ? "No recording matches" : counted(total, "recording");
+    if (reading) timer = setTimeout(() => void ask(0), 1000);
   }
 
   async function open(recording: string): Promise<void> {
@@ -83,13 +102,17 @@ export function fleetList({ connection, summary }: Context): HTMLElement {
     }
   }
 
-  let timer = 0;
   form.addEventListener("input", () => {
     clearTimeout(timer);
     timer = setTimeout(() => void ask(0), 200);
   });
   void ask(0);
   return h("main", { class: "fleet" }, h("h1", {}, summary.fleet ?? ""), form, list);
+}
+
+function progress({ done, total }: Reading, shown: number): string {
+  const of = total > 0 ? `${count(done)} of ${counted(total, "recording")}` : "the recordings";
+  return `${shown > 0 ? `${count(shown)} so far; looking` : "Looking"} into ${of} …`;
 }
 
 function row(one: Listed, open: () => void): HTMLElement {

@@ -3,9 +3,11 @@ import { broken } from "../fields";
 import type { LayerSettings } from "./layer";
 import type { SceneView } from "./scene";
 
-/** The list of layers, each with a checkbox and settings. */
+/** The list of layers, each with a checkbox and settings. It can be folded. */
 export function layerList(view: SceneView) {
-  const element = h("div", { class: "layers", role: "group", "aria-label": "What is shown" });
+  const fold = h("button", { class: "plain text fold-layers", title: "Show or hide the list of layers", onclick: () => view.fold(!view.isFolded) });
+  const rows = h("div", { class: "layer-list" });
+  const element = h("div", { class: "layers", role: "group", "aria-label": "What is shown" }, fold, rows);
   const counts = h("div", { class: "faint counts" });
   let opened = "";
 
@@ -28,12 +30,15 @@ export function layerList(view: SceneView) {
     // A missing mesh needs a folder; a file that was found and is not a mesh has to be inspected.
     const advice = reasons.find((reason) => !reason.includes("--package")) ?? "name their folder with --package";
     const missing = reasons.length > 0 ? `${reasons.length} ${reasons.length === 1 ? "mesh" : "meshes"}; ${advice}` : "";
-    element.replaceChildren(
+    fold.setAttribute("aria-expanded", String(!view.isFolded));
+    rows.hidden = view.isFolded;
+    rows.replaceChildren(
       entry("frames", "frames"),
       entry("robot", view.robot ? `robot ${view.robot.name}` : "robot", view.robotError || undefined, missing),
       ...view.topics.map(({ topic }) => entry(topic, topic, view.layers.get(topic)?.error, view.layers.get(topic)?.left)),
       counts,
     );
+    count();
     element.title = reasons.slice(0, 3).join("\n");
   };
   const count = () => {
@@ -44,10 +49,16 @@ export function layerList(view: SceneView) {
       const range = row.querySelector<HTMLElement>(".range");
       if (range && range.textContent !== layer.range) range.textContent = layer.range;
     }
+    let missing = 0;
     for (const row of element.querySelectorAll<HTMLElement>(".layer")) {
-      const [lost, text] = [row.querySelector<HTMLElement>(".unplaced"), view.lostText(row.dataset.name ?? "")];
+      const name = row.dataset.name ?? "";
+      const error = name === "robot" ? view.robotError : view.layers.get(name)?.error;
+      const [lost, text] = [row.querySelector<HTMLElement>(".unplaced"), view.lostText(name) || (error ?? "")];
       if (lost && lost.textContent !== text) lost.textContent = text;
+      if (text !== "") missing++;
     }
+    const title = `${view.isFolded ? "▸" : "▾"} Layers${view.isFolded && missing > 0 ? ` (${missing} not drawn)` : ""}`;
+    if (fold.textContent !== title) fold.textContent = title;
     const rate = view.load.rate === undefined ? "" : `at most ${view.load.rate} ${view.load.rate === 1 ? "frame" : "frames"} per second`;
     const skipped = [...view.skipped].sort((a, b) => b[1] - a[1]).map(([topic, times]) => `${times.toLocaleString("en")} of ${topic}`);
     const few = [...skipped.slice(0, 2), ...(skipped.length > 2 ? [`${skipped.length - 2} other topics`] : [])];

@@ -42,6 +42,8 @@ export class SceneView {
   readonly load: Load;
   fixed: string;
   follow: string;
+  /** Whether the list of layers is folded. */
+  isFolded: boolean;
   private scene = new three.Scene();
   private camera = new three.PerspectiveCamera(50, 1, 0.02, 20000);
   private controls: OrbitControls;
@@ -81,6 +83,7 @@ export class SceneView {
     this.settings = JSON.parse(String(options.layers ?? "{}")) as Record<string, LayerSettings>;
     this.fixed = String(options.fixed ?? "");
     this.follow = String(options.follow ?? "auto");
+    this.isFolded = options.folded === true;
     this.controls = new OrbitControls(this.camera, renderer.domElement);
     const clouds = () => [...this.layers.values()].filter((layer) => layer.topic.role === "points").length;
     this.load = new Load(isSoftware, clouds, () => this.share());
@@ -99,7 +102,7 @@ export class SceneView {
       element: this.element,
       title: "",
       controls: [this.frameChoice, this.followChoice],
-      spec: () => ({ kind: "scene", options: { fixed: this.fixed, follow: this.follow, hidden: [...this.hidden], layers: JSON.stringify(this.settings) } }),
+      spec: () => ({ kind: "scene", options: { fixed: this.fixed, follow: this.follow, hidden: [...this.hidden], layers: JSON.stringify(this.settings), ...(this.isFolded ? { folded: true } : {}) } }),
       dispose: () => this.dispose(),
     };
   }
@@ -125,6 +128,13 @@ export class SceneView {
       layer.again();
     }
     this.place();
+    this.context.save();
+  }
+
+  /** Folds or unfolds the list of layers. */
+  fold(isFolded: boolean): void {
+    this.isFolded = isFolded;
+    this.list.draw();
     this.context.save();
   }
 
