@@ -105,12 +105,32 @@ impl Mcap {
         Ok(Some((result.bytes, section.offset)))
     }
 
-    /// The contents of a chunk at least through the message record at `last`. Of an uncompressed chunk only what is used
-    /// is touched, and a compressed one is decompressed no further than it takes, where that is less work. The checksum
-    /// is one of all contents: a part is not compared with it.
+    /// The contents of a chunk at least through the message record at `last`.
     fn contents_through(&self, section: &Section, last: u64) -> Result<Option<Bytes>, SourceError> {
+        let is_enough = |front: &[u8]| {
+            let record = front.get(last as usize..);
+            let record = record.and_then(|record| RecordHeader::parse(last, record));
+            record.is_some_and(|record| record.end() <= front.len() as u64)
+        };
+        self.contents_until(section, last, is_enough)
+    }
+
+    /// The contents of a chunk until they are enough, which they are at about `end`. Of an uncompressed chunk only what is
+    /// used is touched, and a compressed one is decompressed no further than it takes, where that is less work. The
+    /// checksum is one of all contents: a part is not compared with it.
+    pub(super) fn contents_until(
+        &self,
+        section: &Section,
+        end: u64,
+        is_enough: impl Fn(&[u8]) -> bool,
+    ) -> Result<Option<Bytes>, SourceError> {
         // At once, zstd is faster than in steps.
-        let is_far = *section.compression == *"zstd" && last > section.uncompressed_size / 2;
+        let parts = if *section.compression == *"zstd" {
+            2
+        } else {
+            1
+        };
+        let is_far = end > section.uncompressed_size / parts;
         if section.kind == SectionKind::Chunk
             && section.offset < self.refused_from
             && !is_far
@@ -119,11 +139,6 @@ impl Mcap {
             if header.compression.is_empty() {
                 return Ok(Some(data));
             }
-            let is_enough = |front: &[u8]| {
-                let record = front.get(last as usize..);
-                let record = record.and_then(|record| RecordHeader::parse(last, record));
-                record.is_some_and(|record| record.end() <= front.len() as u64)
-            };
             let ChunkHeader {
                 compression,
                 uncompressed_size,

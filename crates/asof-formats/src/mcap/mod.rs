@@ -142,11 +142,19 @@ impl Sections for Mcap {
         self.load_section(section, wanted)
     }
 
-    fn reload(&self, section: usize, wanted: &SectionQuery) -> Result<Vec<Bytes>, SourceError> {
+    fn reload(
+        &self,
+        section: usize,
+        wanted: &SectionQuery,
+        end: u64,
+    ) -> Result<Vec<Bytes>, SourceError> {
         if self.has_packed.load(Ordering::Relaxed) {
             return self.load_section(section, wanted).map(|all| all.buffers);
         }
-        self.bytes_of(section).map(|bytes| vec![bytes])
+        let section = &self.directory.sections[section];
+        let is_enough = |front: &[u8]| front.len() as u64 >= end;
+        let contents = self.contents_until(section, end, is_enough)?;
+        Ok(vec![contents.unwrap_or_default()])
     }
 
     fn buffers(&self) -> Option<&Arc<BufferPool>> {

@@ -70,8 +70,13 @@ pub(crate) trait Sections: Send + Sync {
     /// The wanted messages of a section. What cannot be read is reported and skipped.
     fn load(&self, section: usize, wanted: &SectionQuery) -> Result<Loaded, SourceError>;
 
-    /// Loads the buffers of [`load`](Sections::load) for the same query again.
-    fn reload(&self, section: usize, wanted: &SectionQuery) -> Result<Vec<Bytes>, SourceError> {
+    /// Loads the buffers of [`load`](Sections::load) for the same query again, each at least up to `end`.
+    fn reload(
+        &self,
+        section: usize,
+        wanted: &SectionQuery,
+        _end: u64,
+    ) -> Result<Vec<Bytes>, SourceError> {
         self.load(section, wanted).map(|loaded| loaded.buffers)
     }
 

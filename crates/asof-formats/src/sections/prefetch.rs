@@ -144,9 +144,9 @@ impl Prefetch {
         self.shared.file.load(section, &self.shared.wanted)
     }
 
-    /// Its buffers alone.
-    pub fn reload(&self, section: usize) -> Result<Vec<Bytes>, SourceError> {
-        self.shared.file.reload(section, &self.shared.wanted)
+    /// Its buffers alone, each at least up to `end`.
+    pub fn reload(&self, section: usize, end: u64) -> Result<Vec<Bytes>, SourceError> {
+        self.shared.file.reload(section, &self.shared.wanted, end)
     }
 }
 

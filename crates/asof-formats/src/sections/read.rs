@@ -32,8 +32,9 @@ struct Cursor {
     section: usize,
     /// Its contents; `None` while it is parked, because too many others overlap with it.
     buffers: Option<Vec<Bytes>>,
-    /// The number of buffers, also while the section is parked.
+    /// The number of buffers, also while the section is parked, and their bytes.
     buffer_count: u32,
+    buffer_bytes: usize,
     rows: Vec<Row>,
     at: usize,
     /// Whether the section has rows after these, which are loaded when these run out.
@@ -58,6 +59,12 @@ const PARKED_BYTES: u64 = 32 << 20;
 /// Bytes that the open sections may hold, with their rows. In a file whose chunks overlap more, further sections are
 /// parked: each batch opens them again for the messages that it needs, which costs time instead of memory.
 const OPEN_BYTES: usize = 48 << 20;
+/// Where sections of more bytes overlap, all of them are parked, and batches take the memory of the open ones: then fewer
+/// batches load more sections again, which is less.
+const OVERLAP_BYTES: usize = 2 * OPEN_BYTES;
+/// While sections are parked, this part of their number is admitted before it has to be, so that where sections start one
+/// after the other a batch does not end at each start.
+const ADMITTED_EARLY: usize = 4;
 /// Bytes that the rows of all parked sections may take: each keeps its next ones, but at least a few.
 const PARKED_ROW_BYTES: usize = 24 << 20;
 const FEWEST_PARKED_ROWS: usize = 16;
@@ -87,10 +94,16 @@ impl Reader {
         let mut earliest = self.open.iter().map(Cursor::head).min();
         let mut held: usize = self.open.iter().map(Cursor::bytes).sum();
         let mut parked = self.parked_row_bytes();
+        let most_early = self.parked().count() / ADMITTED_EARLY;
+        let (mut is_due, mut early) = (false, 0);
         while let Some(&start) = self.starts.get(self.taken) {
             if earliest.is_some_and(|head| head < start) {
-                break;
+                if !is_due || early >= most_early {
+                    break;
+                }
+                early += 1;
             }
+            is_due = true;
             let section = self.plan[self.taken];
             self.taken += 1;
             match self.prefetch.next() {
@@ -100,6 +113,7 @@ impl Reader {
                     let mut cursor = Cursor {
                         section,
                         buffer_count,
+                        buffer_bytes: buffers.iter().map(Bytes::len).sum(),
                         buffers: Some(buffers),
                         rows,
                         at: 0,
@@ -126,12 +140,28 @@ impl Reader {
                 None => break,
             }
         }
+        if self.overlaps_much() {
+            self.open
+                .iter_mut()
+                .for_each(|cursor| cursor.buffers = None);
+            if self.parked_row_bytes() > self.most_parked {
+                self.shorten_parked();
+            }
+        }
         Ok(())
     }
 
+    fn parked(&self) -> impl Iterator<Item = &Cursor> {
+        self.open.iter().filter(|cursor| cursor.is_parked())
+    }
+
+    fn overlaps_much(&self) -> bool {
+        let bytes = self.open.iter().map(|cursor| cursor.buffer_bytes);
+        bytes.sum::<usize>() > OVERLAP_BYTES
+    }
+
     fn parked_row_bytes(&self) -> usize {
-        let parked = self.open.iter().filter(|cursor| cursor.is_parked());
-        parked.map(|cursor| row_bytes(&cursor.rows)).sum()
+        self.parked().map(|cursor| row_bytes(&cursor.rows)).sum()
     }
 
     /// Keeps the rows of parked sections within their share of memory.
@@ -144,8 +174,7 @@ impl Reader {
 
     /// Half of what each may keep, so that not each further section shortens all of them again.
     fn most_parked_rows(&self) -> usize {
-        let parked = self.open.iter().filter(|cursor| cursor.is_parked()).count();
-        let most = PARKED_ROW_BYTES / size_of::<Row>() / parked.max(1) / 2;
+        let most = PARKED_ROW_BYTES / size_of::<Row>() / self.parked().count().max(1) / 2;
         most.max(FEWEST_PARKED_ROWS)
     }
 
@@ -160,7 +189,7 @@ impl Reader {
         let buffers = if let Some(buffers) = cursor.buffers.take() {
             buffers
         } else {
-            let mut buffers = self.prefetch.reload(cursor.section)?;
+            let mut buffers = self.prefetch.reload(cursor.section, u64::MAX)?;
             buffers.resize(cursor.buffer_count as usize, Bytes::new());
             for row in &mut cursor.rows {
                 // As below: the file changed since.
@@ -217,12 +246,11 @@ impl Reader {
                 buffer_count - cursor.buffer_count
             })
             .collect();
-        let is_parked = self.open.iter().any(Cursor::is_parked);
         let most_parked = self.most_parked_rows();
-        let (most_rows, most_bytes) = if is_parked {
-            (PARKED_ROWS, PARKED_BYTES)
-        } else {
-            (MERGED_ROWS, MERGED_BYTES)
+        let (most_rows, most_bytes) = match self.parked().count() {
+            0 => (MERGED_ROWS, MERGED_BYTES),
+            all if all == self.open.len() => (PARKED_ROWS, PARKED_BYTES + OPEN_BYTES as u64),
+            _ => (PARKED_ROWS, PARKED_BYTES),
         };
         let mut merged =
             Vec::with_capacity(most_rows.min(self.open.iter().map(Cursor::left).sum()));
@@ -280,14 +308,16 @@ impl Reader {
         &self,
         cursor: &Cursor,
         first: u32,
-        own: impl ExactSizeIterator<Item = &'a usize>,
+        own: impl ExactSizeIterator<Item = &'a usize> + Clone,
         rows: &mut [Row],
     ) -> Result<Vec<Bytes>, SourceError> {
         let mut buffers = vec![Bytes::new(); cursor.buffer_count as usize];
         if own.len() == 0 {
             return Ok(buffers);
         }
-        let contents = self.prefetch.reload(cursor.section)?;
+        let end = own.clone().map(|&row| rows[row].offset + rows[row].len);
+        let end = end.max().unwrap_or(0);
+        let contents = self.prefetch.reload(cursor.section, end)?;
         let mut cut = Vec::new();
         for &row in own {
             let row = &mut rows[row];
@@ -323,9 +353,7 @@ impl Cursor {
     /// What it holds, if it is not parked.
     fn bytes(&self) -> usize {
         let buffers = self.buffers.as_ref();
-        buffers.map_or(0, |buffers| {
-            buffers.iter().map(Bytes::len).sum::<usize>() + row_bytes(&self.rows)
-        })
+        buffers.map_or(0, |_| self.buffer_bytes + row_bytes(&self.rows))
     }
 
     /// Keeps the next rows, and forgets those after them.
@@ -445,11 +473,34 @@ mod tests {
 
     use super::*;
 
-    /// Sections without payloads, whose rows are dealt out in turn: each spans all of time.
+    /// Sections without payloads, whose rows are dealt out in turn: each spans all of time, or overlaps with this many that
+    /// start after it.
     struct Dealt {
         sections: usize,
         rows_each: usize,
+        depth: Option<usize>,
+        contents: Bytes,
         loads: AtomicUsize,
+    }
+
+    impl Dealt {
+        fn new(sections: usize, rows_each: usize) -> Self {
+            Dealt {
+                sections,
+                rows_each,
+                depth: None,
+                contents: Bytes::from_static(b"!"),
+                loads: AtomicUsize::default(),
+            }
+        }
+
+        fn time(&self, section: usize, at: usize) -> i64 {
+            match self.depth {
+                Some(depth) => (section * self.rows_each + at * depth) as i64,
+                // Two rows at each time, some of them of one section.
+                None => (at * self.sections + section) as i64 / 2,
+            }
+        }
     }
 
     impl Sections for Dealt {
@@ -461,8 +512,10 @@ mod tests {
             1
         }
 
-        fn range_of(&self, _: usize) -> TimeRange {
-            TimeRange::ALL
+        fn range_of(&self, section: usize) -> TimeRange {
+            let end = |at| Stamp::from_nanos(self.time(section, at));
+            let range = TimeRange::new(end(0), end(self.rows_each));
+            self.depth.map_or(TimeRange::ALL, |_| range)
         }
 
         fn expected_bytes(&self, _: usize) -> u64 {
@@ -480,8 +533,7 @@ mod tests {
         fn load(&self, section: usize, _: &SectionQuery) -> Result<Loaded, SourceError> {
             self.loads.fetch_add(1, Ordering::Relaxed);
             let row = |at: usize| Row {
-                // Two rows at each time, some of them of one section.
-                log_time: Stamp::from_nanos((at * self.sections + section) as i64 / 2),
+                log_time: Stamp::from_nanos(self.time(section, at)),
                 publish_time: Stamp::MIN,
                 order: super::super::order_of(section, at as u64),
                 offset: 0,
@@ -491,7 +543,7 @@ mod tests {
                 buffer: 0,
             };
             let rows = (0..self.rows_each).map(row).collect();
-            Ok(Loaded::of(Bytes::from_static(b"!"), rows))
+            Ok(Loaded::of(self.contents.clone(), rows))
         }
 
         fn channels(&self) -> Arc<[Arc<Channel>]> {
@@ -501,11 +553,7 @@ mod tests {
 
     #[test]
     fn rows_of_sections_that_all_overlap_are_within_a_budget_too() {
-        let dealt = Arc::new(Dealt {
-            sections: 80,
-            rows_each: 20_000,
-            loads: AtomicUsize::default(),
-        });
+        let dealt = Arc::new(Dealt::new(80, 20_000));
         let file: Arc<dyn Sections> = Arc::<Dealt>::clone(&dealt);
         let wanted = SectionQuery::new(asof_core::Topics::All, TimeRange::ALL, &file.channels());
         let mut reader = Reader::new(&file, wanted, (0..80).collect());
@@ -528,13 +576,31 @@ mod tests {
     }
 
     #[test]
+    fn sections_that_start_one_after_the_other_are_not_all_loaded_at_each_start() {
+        let contents = Bytes::from(vec![0; 1 << 20]);
+        for depth in [80, 160] {
+            let dealt = Arc::new(Dealt {
+                depth: Some(depth),
+                contents: contents.clone(),
+                ..Dealt::new(400, 320)
+            });
+            let file: Arc<dyn Sections> = Arc::<Dealt>::clone(&dealt);
+            let wanted =
+                SectionQuery::new(asof_core::Topics::All, TimeRange::ALL, &file.channels());
+            let reader = Reader::new(&file, wanted, (0..400).collect());
+            let rows = reader.flat_map(|batch| batch.expect("reads").rows().to_vec());
+            let places: Vec<Place> = rows.map(|row| place(&row)).collect();
+            assert!(places.is_sorted());
+            assert_eq!(places.len(), 400 * 320);
+            let loads = dealt.loads.load(Ordering::Relaxed);
+            assert!(loads < 400 * 8, "{loads} with {depth} at once");
+        }
+    }
+
+    #[test]
     fn tens_of_thousands_of_sections_that_all_overlap_cost_what_they_hold() {
         let read = |sections| {
-            let file: Arc<dyn Sections> = Arc::new(Dealt {
-                sections,
-                rows_each: 3,
-                loads: AtomicUsize::default(),
-            });
+            let file: Arc<dyn Sections> = Arc::new(Dealt::new(sections, 3));
             let all = asof_core::Topics::All;
             let wanted = SectionQuery::new(all, TimeRange::ALL, &file.channels());
             let reader = Reader::new(&file, wanted, (0..sections).collect());
