@@ -4,8 +4,11 @@ use std::io::Cursor;
 
 use crate::{Picture, PictureError};
 
-/// The largest decoded image, in bytes: the size in a file cannot be trusted.
+/// The bytes that an image may always become, and those that none may: the size in a file cannot be trusted.
+const ALWAYS_BYTES: usize = 128 << 20;
 const MOST_BYTES: usize = 1 << 30;
+/// Between the two, an image may become this many times its file. Photographs become 10 to 30 times theirs.
+const MOST_RATIO: usize = 64;
 
 /// The signature of a PNG.
 const PNG: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
@@ -40,7 +43,7 @@ impl Pixels {
     /// is supported too.
     ///
     /// # Errors
-    /// When it is neither, is damaged, or has more than a gigabyte of pixels.
+    /// When it is neither, is damaged, or would become more than 128 MiB and 64 times its file, or more than 1 GiB.
     pub fn unpack(file: &[u8]) -> Result<Self, PictureError> {
         if file.starts_with(&[0xff, 0xd8]) {
             return jpeg(file);
@@ -155,15 +158,29 @@ fn broken(reason: impl std::fmt::Display) -> PictureError {
     PictureError::Broken(reason.to_string())
 }
 
+/// How many bytes of pixels a file may become.
+fn most_bytes(file: &[u8]) -> usize {
+    let likely = file.len().saturating_mul(MOST_RATIO);
+    likely.clamp(ALWAYS_BYTES, MOST_BYTES)
+}
+
+fn refuse_large(becomes: usize, file: &[u8]) -> Result<(), PictureError> {
+    let (len, most) = (file.len(), most_bytes(file));
+    if becomes > most {
+        return Err(broken(format_args!(
+            "its {len} bytes become {becomes}, more than the limit of {most}"
+        )));
+    }
+    Ok(())
+}
+
 fn jpeg(file: &[u8]) -> Result<Pixels, PictureError> {
     let wrong = |error| broken(format_args!("{error:?}"));
     let mut decoder = zune_jpeg::JpegDecoder::new(Cursor::new(file));
     decoder.decode_headers().map_err(wrong)?;
     let info = decoder.info().ok_or_else(|| broken("it has no header"))?;
     let (width, height) = (usize::from(info.width), usize::from(info.height));
-    if width * height * 4 > MOST_BYTES {
-        return Err(broken(format_args!("it has {width} by {height} pixels")));
-    }
+    refuse_large(decoder.output_buffer_size().unwrap_or(usize::MAX), file)?;
     let data = decoder.decode().map_err(wrong)?;
     let channels = data.len() / (width * height).max(1);
     whole(Pixels {
@@ -176,13 +193,15 @@ fn jpeg(file: &[u8]) -> Result<Pixels, PictureError> {
 }
 
 fn png(file: &[u8]) -> Result<Pixels, PictureError> {
-    let limits = png::Limits { bytes: MOST_BYTES };
+    let limits = png::Limits {
+        bytes: most_bytes(file),
+    };
     let mut decoder = png::Decoder::new_with_limits(Cursor::new(file), limits);
     decoder.set_transformations(png::Transformations::EXPAND);
     let mut reader = decoder.read_info().map_err(broken)?;
-    let size = reader.output_buffer_size();
-    let size = size.filter(|size| *size <= MOST_BYTES);
-    let mut data = vec![0; size.ok_or_else(|| broken("it is too large"))?];
+    let size = reader.output_buffer_size().unwrap_or(usize::MAX);
+    refuse_large(size, file)?;
+    let mut data = vec![0; size];
     let frame = reader.next_frame(&mut data).map_err(broken)?;
     data.truncate(frame.buffer_size());
     let bits = if frame.bit_depth == png::BitDepth::Sixteen {
@@ -250,6 +269,34 @@ mod tests {
         assert_eq!(pixels(4, 8, &[1, 2, 3, 4]).to_rgb().data, [1, 2, 3]);
         let deep = 0x1234_u16.to_ne_bytes();
         assert_eq!(pixels(1, 16, &deep).to_rgb().data, [0x12; 3]);
+    }
+
+    #[test]
+    fn a_small_file_that_becomes_a_large_picture_is_refused_before_it_does() {
+        let mut png = pixels(1, 8, &[7; 100]).to_png().expect("a PNG");
+        png[16..24].copy_from_slice(&[0, 0, 0x2e, 0xe0, 0, 0, 0x2e, 0xe0]);
+        // The checksum of the header, which is compared.
+        png[29..33].copy_from_slice(&[0x74, 0x2e, 0xd3, 0x2d]);
+        // The markers and the header of a JPEG of as many pixels, in one colour.
+        let jpeg = [
+            &[
+                0xff, 0xd8, 0xff, 0xc0, 0, 11, 8, 0x2e, 0xe0, 0x2e, 0xe0, 1, 1, 0x11, 0,
+            ][..],
+            &[0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0],
+        ]
+        .concat();
+        let refused = |file: &[u8]| match Pixels::unpack(file) {
+            Err(error) => error.to_string(),
+            Ok(pixels) => panic!("{} by {}", pixels.width, pixels.height),
+        };
+        for file in [&png, &jpeg] {
+            let error = refused(file);
+            assert!(error.contains("000000, more than the limit of"), "{error}");
+        }
+        // Of a larger file it is the size of a photograph, which is only cut off here.
+        png.resize(3 << 20, 0);
+        let error = refused(&png);
+        assert!(!error.contains("limit"), "{error}");
     }
 
     #[test]
