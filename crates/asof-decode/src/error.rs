@@ -73,6 +73,31 @@ pub enum SchemaError {
     },
 }
 
+/// How much of something a schema may declare, and how much of it was declared so far.
+#[derive(Debug)]
+pub(crate) struct Allowance {
+    most: usize,
+    pub used: usize,
+    /// What is counted, in the plural.
+    unit: &'static str,
+}
+
+impl Allowance {
+    pub fn new(most: usize, unit: &'static str) -> Self {
+        let used = 0;
+        Allowance { most, used, unit }
+    }
+
+    pub fn take(&mut self, count: usize) -> Result<(), SchemaError> {
+        self.used = self.used.saturating_add(count);
+        if self.used > self.most {
+            let reason = format!("more than {} {}", self.most, self.unit);
+            return Err(SchemaError::TooLarge { reason });
+        }
+        Ok(())
+    }
+}
+
 /// Why a payload cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

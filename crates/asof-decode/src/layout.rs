@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field as ArrowField, Fields};
 
 use crate::columns::Columns;
-use crate::error::SchemaError;
+use crate::error::{Allowance, SchemaError};
 use crate::model::{Enumeration, Extensibility, Field, Kind, MessageType, Scalar, Struct};
 
 /// The column tree of one message type: nested like the message, without the fields that are not selected.
@@ -170,9 +170,8 @@ struct Builder<'a> {
     asked: Asked<'a>,
     recursion: Recursion,
     counts: Counts,
-    nodes: usize,
-    /// The bytes of paths and notes.
-    text: usize,
+    nodes: Allowance,
+    text: Allowance,
     /// The structs that are being laid out, outermost first.
     open: Vec<usize>,
     /// The nesting depth of the field or list item that is being laid out.
@@ -202,8 +201,8 @@ impl Layout {
             asked,
             recursion,
             counts: Counts::default(),
-            nodes: 0,
-            text: 0,
+            nodes: Allowance::new(COLUMNS_AT_MOST, "fields"),
+            text: Allowance::new(TEXT_AT_MOST, "bytes of names and notes"),
             open: vec![id],
             depth: 0,
         };
@@ -211,7 +210,7 @@ impl Layout {
         check_hollow(root.hollow(), HOLLOW_AT_MOST)?;
         let layout = Layout {
             root,
-            nodes: builder.nodes,
+            nodes: builder.nodes.used,
             counts: builder.counts,
         };
         if let Some(path) = projection.missing(|path| layout.root.has(path)) {
@@ -296,7 +295,7 @@ impl Builder<'_> {
                 reason: format!("types are nested more than {MAX_DEPTH} levels deep"),
             });
         }
-        self.count_text(path.len())?;
+        self.text.take(path.len())?;
         self.depth += 1;
         let node = self.node_within(name, kind, is_optional, path)?;
         self.depth -= 1;
@@ -307,17 +306,7 @@ impl Builder<'_> {
     /// Counts the bytes of notes.
     fn note(&mut self, notes: &[(String, String)]) -> Result<(), SchemaError> {
         let bytes = notes.iter().map(|(key, value)| key.len() + value.len());
-        self.count_text(bytes.sum())
-    }
-
-    fn count_text(&mut self, bytes: usize) -> Result<(), SchemaError> {
-        self.text += bytes;
-        if self.text > TEXT_AT_MOST {
-            return Err(SchemaError::TooLarge {
-                reason: format!("names and notes of more than {TEXT_AT_MOST} bytes"),
-            });
-        }
-        Ok(())
+        self.text.take(bytes.sum())
     }
 
     fn node_within(
@@ -327,12 +316,7 @@ impl Builder<'_> {
         is_optional: bool,
         path: &str,
     ) -> Result<Node, SchemaError> {
-        self.nodes += 1;
-        if self.nodes > COLUMNS_AT_MOST {
-            return Err(SchemaError::TooLarge {
-                reason: format!("more than {COLUMNS_AT_MOST} fields"),
-            });
-        }
+        self.nodes.take(1)?;
         let mut metadata = Vec::new();
         let counts = &mut self.counts;
         let next = |count: &mut usize| {

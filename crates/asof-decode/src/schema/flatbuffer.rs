@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::error::SchemaError;
+use crate::error::{Allowance, SchemaError};
 use crate::model::{Enumeration, Field, Kind, MessageType, Scalar, Struct};
 use crate::wire::flat_table::Table;
 
@@ -54,7 +54,7 @@ pub(crate) fn parse(name: &str, data: &[u8]) -> Result<FlatTypes, SchemaError> {
         names: Vec::new(),
         objects: &objects,
         enums: &enums,
-        bytes: 0,
+        bytes: Allowance::new(BYTES_AT_MOST, "bytes of declarations"),
     };
     for table in &enums {
         let names = reader.enumeration(table)?;
@@ -86,7 +86,7 @@ struct Reader<'a> {
     enums: &'a [Table<'a>],
     names: Vec<Arc<Enumeration>>,
     /// The bytes of what was read.
-    bytes: usize,
+    bytes: Allowance,
 }
 
 /// The base types of `reflection.fbs` that are numbers.
@@ -129,7 +129,7 @@ impl Reader<'_> {
     /// The name of an object, a field, an enumeration or a value.
     fn name(&mut self, table: &Table<'_>) -> Result<String, SchemaError> {
         let name = table.text(0).unwrap_or_default();
-        self.spend(name.len())?;
+        self.bytes.take(name.len())?;
         Ok(name.to_owned())
     }
 
@@ -140,18 +140,8 @@ impl Reader<'_> {
         slot: usize,
     ) -> Result<Vec<Table<'a>>, SchemaError> {
         let tables = table.tables(slot);
-        self.spend(PART_BYTES * tables.len())?;
+        self.bytes.take(PART_BYTES * tables.len())?;
         Ok(tables)
-    }
-
-    fn spend(&mut self, bytes: usize) -> Result<(), SchemaError> {
-        self.bytes += bytes;
-        if self.bytes > BYTES_AT_MOST {
-            return Err(SchemaError::TooLarge {
-                reason: format!("it declares more than {BYTES_AT_MOST} bytes"),
-            });
-        }
-        Ok(())
     }
 
     fn object(&mut self, object: &Table<'_>) -> Result<(Struct, Object), SchemaError> {

@@ -5,7 +5,7 @@
 //! message replaces the program.
 
 use crate::columns::{Backing, Columns, Payload};
-use crate::error::{Fault, PayloadError, SchemaError};
+use crate::error::{Allowance, Fault, PayloadError, SchemaError};
 use crate::layout::{Asked, Group, Layout, Node, Recursion, Shape};
 use crate::model::{Extensibility, Kind, MessageType};
 
@@ -550,7 +550,7 @@ pub(super) struct Compiler<'a> {
     flavour: Flavour,
     is_wrapped: bool,
     has_wide_text: bool,
-    ops: usize,
+    ops: Allowance,
     open: Vec<usize>,
 }
 
@@ -564,7 +564,7 @@ impl<'a> Compiler<'a> {
             flavour,
             is_wrapped: false,
             has_wide_text: false,
-            ops: 0,
+            ops: Allowance::new(OPS_AT_MOST, "values in a message"),
             open: Vec::new(),
         }
     }
@@ -605,12 +605,7 @@ impl<'a> Compiler<'a> {
         node: Option<&Node>,
         out: &mut Vec<Op>,
     ) -> Result<(), SchemaError> {
-        self.ops += 1;
-        if self.ops > OPS_AT_MOST {
-            return Err(SchemaError::TooLarge {
-                reason: format!("a message has more than {OPS_AT_MOST} values"),
-            });
-        }
+        self.ops.take(1)?;
         let column = node.and_then(Node::column);
         match kind {
             Kind::Scalar(scalar) => out.push(word(scalar.width(), column)),

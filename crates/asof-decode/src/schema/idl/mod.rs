@@ -5,7 +5,7 @@ mod resolve;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::error::SchemaError;
+use crate::error::{Allowance, SchemaError};
 use crate::model::{Enumeration, Extensibility, MessageType, Scalar};
 
 use super::idl_tokens::{Token, Tokens, tokens};
@@ -21,7 +21,7 @@ pub(crate) fn parse(
         tokens: tokens(text, language)?,
         language,
         scope: Scope::default(),
-        bytes: 0,
+        names: Allowance::new(NAMES_AT_MOST, "bytes of names"),
         definitions: HashMap::new(),
         order: Vec::new(),
     };
@@ -154,7 +154,7 @@ struct Parser {
     /// The structs and unions.
     order: Vec<String>,
     /// The bytes of all full names.
-    bytes: usize,
+    names: Allowance,
 }
 
 const MODULES_AT_MOST: usize = 64;
@@ -201,12 +201,7 @@ impl Parser {
 
     fn define(&mut self, name: &str, definition: Definition) -> Result<(), SchemaError> {
         let full = self.full_name(name);
-        self.bytes += full.len();
-        if self.bytes > NAMES_AT_MOST {
-            return Err(SchemaError::TooLarge {
-                reason: format!("its names have more than {NAMES_AT_MOST} bytes"),
-            });
-        }
+        self.names.take(full.len())?;
         if matches!(definition, Definition::Struct(_) | Definition::Union(_)) {
             self.order.push(full.clone());
         }

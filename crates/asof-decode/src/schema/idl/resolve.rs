@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::error::SchemaError;
+use crate::error::{Allowance, SchemaError};
 use crate::model::{Case, Constant, Field, Kind, MessageType, Scalar, Struct};
 
 use super::{Definition, Member, StructSyntax, TypeSyntax, UnionSyntax, parse_integer};
@@ -17,8 +17,8 @@ pub(super) struct Resolver<'a> {
     /// The constants next to each struct, by the struct's full name.
     constants: HashMap<&'a str, Vec<Constant>>,
     depth: usize,
-    /// How many fields and parts of types there are so far.
-    parts: usize,
+    /// Fields and parts of types.
+    parts: Allowance,
 }
 
 /// The deepest nesting of types, with what their names stand for.
@@ -35,19 +35,8 @@ impl<'a> Resolver<'a> {
             places: HashMap::new(),
             constants: constants_in(definitions),
             depth: 0,
-            parts: 0,
+            parts: Allowance::new(PARTS_AT_MOST, "parts of types"),
         }
-    }
-
-    /// Counts fields or parts of types.
-    fn count(&mut self, parts: usize) -> Result<(), SchemaError> {
-        self.parts += parts;
-        if self.parts > PARTS_AT_MOST {
-            return Err(SchemaError::TooLarge {
-                reason: format!("more than {PARTS_AT_MOST} parts of types"),
-            });
-        }
-        Ok(())
     }
 
     /// Enters a type within another one.
@@ -58,7 +47,7 @@ impl<'a> Resolver<'a> {
                 reason: format!("types are nested more than {DEPTH_AT_MOST} levels deep"),
             });
         }
-        self.count(1)
+        self.parts.take(1)
     }
 
     /// The full name of `name`, seen from within `scope`.
@@ -135,7 +124,7 @@ impl<'a> Resolver<'a> {
         if let Some(base) = &syntax.base {
             let (kind, _) = self.kind(base, &syntax.scope)?;
             if let Kind::Struct(base) = kind {
-                self.count(self.types.structs[base].fields.len())?;
+                self.parts.take(self.types.structs[base].fields.len())?;
                 fields.extend(self.types.structs[base].fields.iter().cloned());
             }
         }
