@@ -15,6 +15,7 @@ use crate::reader::Reader;
 use crate::reverse::Reverse;
 use crate::shared::Shared;
 use crate::stats::CacheStats;
+use crate::wanted::accounts_for_all;
 
 /// A read-through cache: a [`Source`] over any source that keeps what was read, by topic and time, within a byte
 /// budget.
@@ -146,6 +147,11 @@ impl BlockCache {
     /// Dropping the last clone of a cache does the same. Call this if the process may end without dropping it.
     pub fn keep_on_disk(&self) {
         self.shared.keep_on_disk();
+    }
+
+    /// Whether the summary lists every topic that has messages: its counts say so. A damaged file may have others.
+    pub fn lists_all_topics(&self) -> bool {
+        accounts_for_all(&Source::summary(self))
     }
 
     /// Drops everything that is held.

@@ -168,7 +168,7 @@ impl Shared {
 }
 
 /// Whether the listed channels account for all messages.
-fn accounts_for_all(summary: &Summary) -> bool {
+pub(crate) fn accounts_for_all(summary: &Summary) -> bool {
     let counts = summary.channels.iter().map(|entry| entry.messages);
     let listed: Option<u64> = counts.sum();
     let has_all = listed.is_some() && listed == summary.messages && listed != Some(0);

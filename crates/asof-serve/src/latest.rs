@@ -27,15 +27,16 @@ pub(crate) fn each_latest(
     at: Stamp,
     mut take: impl FnMut(&mut Reply, &Message) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let names: Vec<String> = match topics {
-        Topics::Named(names) => names.iter().cloned().collect(),
+    let summary = app.cache.summary();
+    let (names, is_listed): (Vec<String>, bool) = match topics {
+        Topics::Named(names) => (names.iter().cloned().collect(), true),
         Topics::All => {
-            let summary = app.cache.summary();
-            summary.topics().into_iter().map(str::to_owned).collect()
+            let names = summary.topics().into_iter().map(str::to_owned);
+            (names.collect(), app.cache.lists_all_topics())
         }
     };
-    // A robot's newest messages are in memory.
-    if app.is_live || names.len() <= FIRST_TOPICS {
+    // A robot's newest messages are in memory; topics that the summary lacks are found by asking for all of them.
+    if summary.recent.is_some() || !is_listed || names.len() <= FIRST_TOPICS {
         for message in latest(app, topics, at)?.iter() {
             take(reply, &message.to_message())?;
         }

@@ -4,7 +4,7 @@ mod common;
 
 use asof_core::{Problem, ProblemKind};
 use common::tape::Tape;
-use common::{SECOND, Served, demo, demo_with, options};
+use common::{SECOND, Served, demo, demo_with, json_channel, logged, options, serve};
 use serde_json::json;
 
 #[test]
@@ -56,6 +56,22 @@ fn everything_that_was_known_comes_at_once() {
         .get(&format!("/api/at?t={SECOND}&topics=/odom,/tf_static"))
         .json();
     assert_eq!(known.as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn topics_that_the_summary_does_not_list_are_known_too_however_many_there_are() {
+    for count in [3, 40] {
+        let message = |number: i64| {
+            let channel = json_channel(&format!("/topic{number}"));
+            logged(&channel, number, json!({ "number": number }).to_string())
+        };
+        let tape = Tape::new((0..count).map(message));
+        let served = serve(tape.without_listing("/topic2"), &options());
+        let known = served.get("/api/at?t=1000").json();
+        let known = known.as_array().expect("a list").iter();
+        let times: Vec<i64> = known.filter_map(|one| one["t"].as_i64()).collect();
+        assert_eq!(times, (0..count).collect::<Vec<_>>());
+    }
 }
 
 #[test]
@@ -395,7 +411,7 @@ fn those_who_play_together_go_together() {
 
 #[test]
 fn a_recording_without_messages_is_served_too() {
-    let served = common::serve(Tape::new([]), &options());
+    let served = serve(Tape::new([]), &options());
     assert_eq!(served.get("/api/summary").json()["is_empty"], true);
     assert_eq!(served.get("/api/density").status, 200);
     let mut client = served.connect();
@@ -409,7 +425,7 @@ fn a_recording_without_messages_is_served_too() {
 #[test]
 fn problems_of_a_damaged_recording_are_told() {
     let problem = Problem::whole(ProblemKind::Truncated, "it ends in the middle");
-    let served = common::serve(Tape::with(&[], [], vec![problem]), &options());
+    let served = serve(Tape::with(&[], [], vec![problem]), &options());
     let problems = served.get("/api/problems").json();
     assert!(problems.as_array().is_some_and(|all| !all.is_empty()));
     let mut client = served.connect();
@@ -437,10 +453,10 @@ fn points_are_coloured_by_the_field_that_is_chosen() {
     };
     let channel = asof_core::Channel {
         schema: Some(schema.into()),
-        ..(*common::json_channel("/cloud")).clone()
+        ..(*json_channel("/cloud")).clone()
     };
-    let message = common::logged(&channel.into(), 0, cloud.to_string());
-    let served = common::serve(Tape::new([message]), &options());
+    let message = logged(&channel.into(), 0, cloud.to_string());
+    let served = serve(Tape::new([message]), &options());
     let value = |color: &str| {
         let answer = served.get(&format!("/api/message?topic=/cloud&form=points{color}"));
         let bytes = answer.body;
@@ -462,7 +478,7 @@ fn video_comes_from_the_last_packet_that_a_decoder_can_start_with() {
     };
     let channel: std::sync::Arc<_> = asof_core::Channel {
         schema: Some(schema.into()),
-        ..(*common::json_channel("/video")).clone()
+        ..(*json_channel("/video")).clone()
     }
     .into();
     let set = [0, 0, 0, 1, 0x67, 0x64, 0, 0x1f, 0xac];
@@ -479,9 +495,9 @@ fn video_comes_from_the_last_packet_that_a_decoder_can_start_with() {
     ];
     let messages = packets.iter().zip(0..).map(|(packet, at)| {
         let data = json!({ "format": "h264", "data": packet }).to_string();
-        common::logged(&channel, at * SECOND, data)
+        logged(&channel, at * SECOND, data)
     });
-    let served = common::serve(Tape::new(messages.collect::<Vec<_>>()), &options());
+    let served = serve(Tape::new(messages.collect::<Vec<_>>()), &options());
     let asked = |t: i64, after: &str| {
         let answer = served.get(&format!("/api/video?topic=/video&t={}{after}", t * SECOND));
         let len = u32::from_le_bytes(*answer.body.first_chunk::<4>().expect("a length")) as usize;

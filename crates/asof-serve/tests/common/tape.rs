@@ -34,6 +34,19 @@ impl Tape {
         }
     }
 
+    /// The same, with a topic that its summary does not list.
+    #[allow(dead_code)] // Not every test has a use for one.
+    pub fn without_listing(self, topic: &str) -> Self {
+        let mut summary = Summary::clone(&self.summary);
+        summary
+            .channels
+            .retain(|entry| entry.channel.topic != topic);
+        Tape {
+            summary: Arc::new(summary),
+            ..self
+        }
+    }
+
     /// With channels that may have no messages, and with problems.
     pub fn with(
         channels: &[Arc<Channel>],
