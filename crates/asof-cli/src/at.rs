@@ -11,7 +11,7 @@ use clap::Args;
 use serde::de::IgnoredAny;
 
 use super::Outcome;
-use super::cat::tell_problems;
+use super::cat::told;
 use super::fields::FieldChoice;
 use super::place::{Opening, TopicRequest};
 use super::screen::{Screen, is_watched, line_room, output, room};
@@ -87,7 +87,7 @@ impl At {
         let is_for_a_person = is_watched() && !self.json && !self.raw && !self.pretty;
         if is_for_a_person && known.len() > 1 {
             let has_damage = self.print_table(&known, at, screen)?;
-            return Ok(outcome(&*file, has_damage, screen));
+            return Ok(told(&file.summary().problems, has_damage, screen));
         }
         let options = MessageRows {
             fields: self.fields.projection(),
@@ -108,7 +108,7 @@ impl At {
             rows.write(message)?;
         }
         let (_, is_complete) = rows.finish(&screen.reports(""))?;
-        Ok(outcome(&*file, !is_complete, screen))
+        Ok(told(&file.summary().problems, !is_complete, screen))
     }
 
     /// A line for each topic; returns whether something could not be decoded.
@@ -138,10 +138,10 @@ impl At {
     }
 }
 
-const COLUMNS: [Column; 3] = [
-    Column::left("topic").cut_in_the_middle(16),
-    Column::right("age"),
-    Column::left("message").cut_at_the_end(16),
+const COLUMNS: [(&str, Column); 3] = [
+    ("topic", Column::LEFT.cut_in_the_middle(16)),
+    ("age", Column::RIGHT),
+    ("message", Column::LEFT.cut_at_the_end(16)),
 ];
 
 /// A message without the header that it begins with: its time is shown as the age.
@@ -158,16 +158,6 @@ fn without_header(json: &str) -> String {
     match rest[values.byte_offset()..].strip_prefix(',') {
         Some(fields) => format!("{{{fields}"),
         None => whole(),
-    }
-}
-
-fn outcome(file: &dyn Source, has_damage: bool, screen: &Screen) -> Outcome {
-    let problems = &file.summary().problems;
-    tell_problems(problems, screen);
-    if has_damage {
-        Outcome::Damaged
-    } else {
-        Outcome::of(problems)
     }
 }
 

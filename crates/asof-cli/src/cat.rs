@@ -13,7 +13,7 @@ use super::Outcome;
 use super::failure::Usage;
 use super::fields::FieldChoice;
 use super::place::{Opening, Purpose, TopicRequest};
-use super::screen::{Screen, is_watched, line_room, output, output_of_values};
+use super::screen::{Screen, is_watched, line_room, output, output_of_values, write_json};
 use super::select::Select;
 use asof::rows::{MessageRows, MessageWriter, RowForm};
 use asof::text::{counted, hint};
@@ -102,13 +102,7 @@ impl Cat {
         } else {
             has_damage = self.write_messages(&*file, screen)?;
         }
-        let problems = &file.summary().problems;
-        tell_problems(problems, screen);
-        Ok(if has_damage {
-            Outcome::Damaged
-        } else {
-            Outcome::of(problems)
-        })
+        Ok(told(&file.summary().problems, has_damage, screen))
     }
 
     fn write_messages(&self, file: &dyn Source, screen: &Screen) -> anyhow::Result<bool> {
@@ -240,8 +234,7 @@ impl Cat {
         }
         let mut out = output();
         for entry in found {
-            serde_json::to_writer(&mut out, &file.metadata(entry)?).map_err(io::Error::from)?;
-            writeln!(out)?;
+            write_json(&mut out, &file.metadata(entry)?)?;
         }
         Ok(out.flush()?)
     }
@@ -284,6 +277,16 @@ fn refuse_several(summary: &Summary, query: &Query) -> anyhow::Result<()> {
 const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
 /// How many problems are shown below the messages.
 const PROBLEMS_SHOWN: usize = 5;
+
+/// The outcome of a verb that has read a recording, whose first problems are printed; `has_damage` is what else was wrong.
+pub fn told(problems: &[Problem], has_damage: bool, screen: &Screen) -> Outcome {
+    tell_problems(problems, screen);
+    if has_damage {
+        Outcome::Damaged
+    } else {
+        Outcome::of(problems)
+    }
+}
 
 /// Prints the first problems of a recording.
 pub fn tell_problems(problems: &[Problem], screen: &Screen) {

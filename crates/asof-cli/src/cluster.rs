@@ -19,10 +19,6 @@ use super::writing::parse_size;
 /// /api/jobs, /api/metrics, /healthz). They listen on this machine alone, and beyond it only with a token, which every part of
 /// the cluster and every client then needs. They run asof's own plans: no other scan, and nothing that writes.
 #[derive(Debug, Args)]
-#[cfg_attr(
-    not(feature = "cluster"),
-    allow(dead_code, reason = "without the engine nothing is done with them")
-)]
 #[command(after_help = "\
 Examples:
   export ASOF_CLUSTER_TOKEN=$(openssl rand -hex 32)           # the same on all machines
@@ -36,10 +32,6 @@ pub struct Cluster {
 }
 
 #[derive(Debug, Subcommand)]
-#[cfg_attr(
-    not(feature = "cluster"),
-    allow(dead_code, reason = "without the engine nothing is done with them")
-)]
 enum Part {
     /// Take queries, and distribute their parts to executors
     Scheduler(Scheduler),
@@ -50,10 +42,6 @@ enum Part {
 }
 
 #[derive(Debug, Args)]
-#[cfg_attr(
-    not(feature = "cluster"),
-    allow(dead_code, reason = "without the engine nothing is done with them")
-)]
 struct Scheduler {
     /// Where to listen
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:50050")]
@@ -68,10 +56,6 @@ struct Scheduler {
 }
 
 #[derive(Debug, Args)]
-#[cfg_attr(
-    not(feature = "cluster"),
-    allow(dead_code, reason = "without the engine nothing is done with them")
-)]
 struct Executor {
     /// The scheduler
     #[arg(long, value_name = "HOST:PORT")]
@@ -106,10 +90,6 @@ struct Executor {
 }
 
 #[derive(Debug, Args)]
-#[cfg_attr(
-    not(feature = "cluster"),
-    allow(dead_code, reason = "without the engine nothing is done with them")
-)]
 struct Status {
     /// The scheduler
     #[arg(value_name = "HOST:PORT")]
@@ -121,10 +101,6 @@ struct Status {
 
 /// The secret of a cluster.
 #[derive(Debug, Args)]
-#[cfg_attr(
-    not(feature = "cluster"),
-    allow(dead_code, reason = "without the engine nothing is done with them")
-)]
 pub struct ClusterToken {
     /// A file with the token of the cluster, at least 16 characters; without it, ASOF_CLUSTER_TOKEN. It is sent as it is:
     /// whoever can listen on the network between the machines can read it

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use asof::Recording;
-use asof::files::{Written, refuse_input, refuse_other_format};
+use asof::files::{ConvertReport, refuse_input, refuse_other_format};
 use asof::formats::ConvertOptions;
 use asof::problems::problems_as_json;
 use asof::{Problem, Query, Topics};
@@ -247,8 +247,8 @@ impl Convert {
         Ok(())
     }
 
-    fn done(&self, recording: &Recording, written: Written) -> Done {
-        let Written { size, converted } = written;
+    fn done(&self, recording: &Recording, written: ConvertReport) -> Done {
+        let ConvertReport { size, converted } = written;
         let range = Some(converted.range).filter(|range| !range.is_empty());
         let kept = converted
             .kept
@@ -259,11 +259,7 @@ impl Convert {
                 reason: kept.reason,
             });
         Done {
-            places: self
-                .places
-                .iter()
-                .map(|place| place.display().to_string())
-                .collect(),
+            places: recording.place_names(),
             output: self.output.display().to_string(),
             size,
             start: range.map(|range| range.start.nanos()),

@@ -8,9 +8,10 @@ use std::time::Duration;
 use asof::demo::{Demo, DemoEncoding, DemoOptions};
 use asof::formats::{McapWriter, McapWriterOptions};
 use asof::{Query, Recording};
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::Outcome;
+use super::choices::{Choice, one_of};
 use super::info;
 use super::place::{self, Purpose};
 use super::screen::{Screen, output};
@@ -45,8 +46,8 @@ pub struct DemoVerb {
     seed: u64,
 
     /// How the messages are encoded
-    #[arg(long, value_enum, value_name = "NAME", default_value_t)]
-    encoding: EncodingChoice,
+    #[arg(long, value_parser = one_of(ENCODINGS), value_name = "NAME", default_value = "ros2")]
+    encoding: DemoEncoding,
 
     /// Replace any existing file
     #[arg(long)]
@@ -68,34 +69,15 @@ pub struct DemoVerb {
     serving: ServeFlags,
 }
 
-#[derive(Debug, Clone, Copy, Default, ValueEnum)]
-enum EncodingChoice {
-    /// ROS 2 types in CDR
-    #[default]
-    Ros2,
-    /// Foxglove's types in protobuf
-    Protobuf,
-    /// Foxglove's types in JSON
-    Json,
-}
-
-impl EncodingChoice {
-    fn encoding(self) -> DemoEncoding {
-        match self {
-            EncodingChoice::Ros2 => DemoEncoding::Cdr,
-            EncodingChoice::Protobuf => DemoEncoding::Protobuf,
-            EncodingChoice::Json => DemoEncoding::Json,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            EncodingChoice::Ros2 => "ros2",
-            EncodingChoice::Protobuf => "protobuf",
-            EncodingChoice::Json => "json",
-        }
-    }
-}
+const ENCODINGS: &[Choice<DemoEncoding>] = &[
+    ("ros2", "ROS 2 types in CDR", DemoEncoding::Cdr),
+    (
+        "protobuf",
+        "Foxglove's types in protobuf",
+        DemoEncoding::Protobuf,
+    ),
+    ("json", "Foxglove's types in JSON", DemoEncoding::Json),
+];
 
 /// The metadata record that identifies a demo recording.
 const MARK: &str = "asof-demo";
@@ -133,7 +115,7 @@ impl DemoVerb {
         let demo = Demo::new(DemoOptions {
             seed: self.seed,
             duration: self.seconds,
-            encoding: self.encoding.encoding(),
+            encoding: self.encoding,
             ..DemoOptions::default()
         });
         let options = McapWriterOptions {
@@ -161,10 +143,14 @@ impl DemoVerb {
 
     fn as_metadata(&self) -> BTreeMap<String, String> {
         let entry = |name: &str, value: String| (name.to_owned(), value);
+        let encoding = ENCODINGS.iter().find(|(.., one)| *one == self.encoding);
         BTreeMap::from([
             entry("seed", self.seed.to_string()),
             entry("seconds", self.seconds.as_secs_f64().to_string()),
-            entry("encoding", self.encoding.name().to_owned()),
+            entry(
+                "encoding",
+                encoding.map_or("", |(word, ..)| word).to_owned(),
+            ),
         ])
     }
 

@@ -13,7 +13,7 @@ use super::Outcome;
 use super::failure::Failures;
 use super::layers;
 use super::place::{Opening, Purpose, TopicRequest};
-use super::screen::{Palette, Screen, output};
+use super::screen::{Palette, Screen, output, print_json};
 
 /// Check a recording: read all of it and verify that its parts agree
 ///
@@ -99,14 +99,13 @@ impl Doctor {
         let diagnosis = Recording::new(file, &[place.to_owned()])
             .with_progress(screen.reports(BAR))
             .doctor(&options)?;
-        let mut out = output();
         if self.json {
-            serde_json::to_writer(&mut out, &diagnosis).map_err(io::Error::from)?;
-            writeln!(out)?;
+            print_json(&diagnosis)?;
         } else {
+            let mut out = output();
             print(&mut out, place, &diagnosis, screen.palette())?;
+            out.flush()?;
         }
-        out.flush()?;
         Ok(if diagnosis.healthy {
             Outcome::Done
         } else {

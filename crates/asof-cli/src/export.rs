@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use asof::Recording;
 use asof::decode::{Layers, Timeline};
-use asof::export::{ExportFormat, ExportOptions, Shape};
+use asof::export::{ExportFormat, ExportOptions, Shape, TimeZone};
 use clap::{Args, ValueEnum};
 
 use super::Outcome;
-use super::cat::tell_problems;
+use super::cat::told;
+use super::choices::{Choice, one_of};
 use super::completions;
 use super::failure::Usage;
 use super::layers::LayerChoice;
@@ -47,8 +48,8 @@ pub struct Export {
     output: PathBuf,
 
     /// What to write
-    #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    #[arg(long, value_parser = one_of(FORMATS), default_value = "parquet")]
+    format: ExportFormat,
 
     #[command(flatten)]
     select: Select,
@@ -62,12 +63,12 @@ pub struct Export {
 
     /// The times of each row, separated by commas: log_time and publish_time, and in Parquet and
     /// Arrow the stamp, the time of measurement in the message
-    #[arg(long, value_enum, value_name = "A,B", value_delimiter = ',', default_values = ["log_time", "publish_time", "stamp"])]
-    times: Vec<TimeColumn>,
+    #[arg(long, value_parser = one_of(TIMES), value_name = "A,B", value_delimiter = ',', default_values = ["log_time", "publish_time", "stamp"])]
+    times: Vec<Timeline>,
 
     /// The time zone of times in Parquet and Arrow. DuckDB 2 can neither subtract nor compare TIMESTAMPTZ_NS, its type
     /// for nanoseconds in UTC
-    #[arg(long, value_enum, value_name = "ZONE", default_value_t)]
+    #[arg(long, value_parser = one_of(ZONES), value_name = "ZONE", default_value = "utc")]
     time_zone: TimeZone,
 
     /// Also spread structs over columns in Parquet and Arrow: pose.position.x instead of a struct pose
@@ -90,16 +91,14 @@ pub struct Export {
     force: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-enum Format {
-    #[default]
-    Parquet,
-    Arrow,
-    Csv,
-    Ndjson,
-    Images,
-    Video,
-}
+const FORMATS: &[Choice<ExportFormat>] = &[
+    ("parquet", "", ExportFormat::Parquet),
+    ("arrow", "", ExportFormat::Arrow),
+    ("csv", "", ExportFormat::Csv),
+    ("ndjson", "", ExportFormat::Ndjson),
+    ("images", "", ExportFormat::Images),
+    ("video", "", ExportFormat::Video),
+];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 enum Layer {
@@ -109,60 +108,29 @@ enum Layer {
     Raw,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-enum TimeColumn {
-    LogTime,
-    PublishTime,
-    Stamp,
-}
+const TIMES: &[Choice<Timeline>] = &[
+    ("log_time", "", Timeline::LogTime),
+    ("publish_time", "", Timeline::PublishTime),
+    ("stamp", "", Timeline::Stamp),
+];
 
-/// Whether times carry the zone UTC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-enum TimeZone {
-    /// Timestamps with the zone UTC, as pandas and polars expect them
-    #[default]
-    Utc,
-    /// The same nanoseconds without a zone: the only ones that DuckDB 2 subtracts and compares
-    None,
-}
-
-impl From<TimeZone> for asof::export::TimeZone {
-    fn from(zone: TimeZone) -> Self {
-        match zone {
-            TimeZone::Utc => asof::export::TimeZone::Utc,
-            TimeZone::None => asof::export::TimeZone::None,
-        }
-    }
-}
-
-impl From<Format> for ExportFormat {
-    fn from(format: Format) -> Self {
-        match format {
-            Format::Parquet => ExportFormat::Parquet,
-            Format::Arrow => ExportFormat::Arrow,
-            Format::Csv => ExportFormat::Csv,
-            Format::Ndjson => ExportFormat::Ndjson,
-            Format::Images => ExportFormat::Images,
-            Format::Video => ExportFormat::Video,
-        }
-    }
-}
-
-impl From<TimeColumn> for Timeline {
-    fn from(time: TimeColumn) -> Self {
-        match time {
-            TimeColumn::LogTime => Timeline::LogTime,
-            TimeColumn::PublishTime => Timeline::PublishTime,
-            TimeColumn::Stamp => Timeline::Stamp,
-        }
-    }
-}
+const ZONES: &[Choice<TimeZone>] = &[
+    (
+        "utc",
+        "Timestamps with the zone UTC, as pandas and polars expect them",
+        TimeZone::Utc,
+    ),
+    (
+        "none",
+        "The same nanoseconds without a zone: the only ones that DuckDB 2 subtracts and compares",
+        TimeZone::None,
+    ),
+];
 
 impl Export {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
         let layers = self.layers()?;
-        if self.format == Format::Parquet {
+        if self.format == ExportFormat::Parquet {
             // Its encoders allocate blocks of all sizes: this takes about 80 MB instead of 90 for a recording of 1.7 GB.
             memory::give_back_what_is_large();
         }
@@ -171,32 +139,26 @@ impl Export {
             .opening
             .open(&self.places, &wanted, Purpose::Hold, screen)?;
         let bar = match self.format {
-            Format::Images | Format::Video => "{bar:30} {pos} pictures  {elapsed}",
+            ExportFormat::Images | ExportFormat::Video => "{bar:30} {pos} pictures  {elapsed}",
             _ => "{bar:30} {pos}/{len} messages  {eta} left",
         };
         let file = Recording::new(file, &self.places).with_progress(screen.reports(bar));
         let options = ExportOptions {
-            format: self.format.into(),
+            format: self.format,
             query: self.select.query(&self.places[0], &file, screen)?,
             fields: self.fields.clone(),
-            timelines: self.times.iter().copied().map(Timeline::from).collect(),
+            timelines: self.times.clone(),
             layers,
             file_tables: self.file_tables,
             shape: Shape {
                 flatten: self.flatten,
-                zone: self.time_zone.into(),
+                zone: self.time_zone,
             },
             force: self.force,
             follow: true,
         };
         let is_complete = file.export(&self.output, &options)?;
-        let problems = file.problems();
-        tell_problems(&problems, screen);
-        Ok(if is_complete {
-            Outcome::of(&problems)
-        } else {
-            Outcome::Damaged
-        })
+        Ok(told(&file.problems(), !is_complete, screen))
     }
 
     /// The chosen layers, by the kind of columns and by name.
@@ -209,8 +171,8 @@ impl Export {
             Layer::Semantic => chosen,
             Layer::Raw => chosen.without("semantic").without("reflection"),
         };
-        let is_seen = matches!(self.format, Format::Images | Format::Video);
-        let is_table = matches!(self.format, Format::Parquet | Format::Arrow);
+        let is_seen = matches!(self.format, ExportFormat::Images | ExportFormat::Video);
+        let is_table = matches!(self.format, ExportFormat::Parquet | ExportFormat::Arrow);
         if !is_table && (self.flatten || self.time_zone != TimeZone::Utc) {
             return Err(Usage::error(
                 "--flatten and --time-zone are for --format parquet and arrow; CSV has no structs, and its times no zone",
@@ -224,7 +186,7 @@ impl Export {
             ));
         }
         let is_of_messages = !layers.names().is_empty();
-        let is_lines = matches!(self.format, Format::Csv | Format::Ndjson);
+        let is_lines = matches!(self.format, ExportFormat::Csv | ExportFormat::Ndjson);
         if is_lines && (self.file_tables || !is_of_messages) {
             return Err(Usage::error(
                 "the tables of --file-tables are written as parquet or arrow: --format parquet",

@@ -1,6 +1,6 @@
 //! How a failure is reported: in one line, with a way on; and its exit code.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -15,7 +15,8 @@ use super::screen::Screen;
 use asof::text::shown;
 
 /// A command line that cannot be executed: exit code 2.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub struct Usage(pub String);
 
 impl Usage {
@@ -23,14 +24,6 @@ impl Usage {
         anyhow::Error::new(Usage(message.into()))
     }
 }
-
-impl fmt::Display for Usage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Usage {}
 
 /// Why a verb failed.
 pub enum Failure {

@@ -10,7 +10,7 @@ use clap::Args;
 use super::Outcome;
 use super::failure::Failures;
 use super::place::{Opening, Purpose, TopicRequest};
-use super::screen::{Palette, Screen, output, room};
+use super::screen::{Palette, Screen, output, print_json, room};
 use super::select::Select;
 use asof::rows::{Column, wrapped, write_columns};
 use asof::text::{bytes, counted, duration, grouped, hertz, shown};
@@ -99,13 +99,11 @@ impl Info {
 
 /// Prints a report, for programs or for people.
 pub fn show(report: &RecordingInfo, json: bool, screen: &Screen) -> anyhow::Result<()> {
-    let mut out = output();
     if json {
-        serde_json::to_writer(&mut out, report).map_err(io::Error::from)?;
-        writeln!(out)?;
-    } else {
-        print(&mut out, report, screen.palette())?;
+        return print_json(report);
     }
+    let mut out = output();
+    print(&mut out, report, screen.palette())?;
     Ok(out.flush()?)
 }
 
@@ -210,13 +208,13 @@ fn print_topics(
     room: Option<usize>,
     colors: Palette,
 ) -> io::Result<()> {
-    let name = |name| Column::left(name).cut_in_the_middle(8);
+    let name = |name| (name, Column::LEFT.cut_in_the_middle(8));
     let mut columns = vec![name("topic"), name("type")];
     let has_encoding = !is_of_one_encoding(topics);
     if has_encoding {
         columns.push(name("encoding"));
     }
-    columns.extend(["messages", "Hz", "bytes"].map(Column::right));
+    columns.extend(["messages", "Hz", "bytes"].map(|name| (name, Column::RIGHT)));
     let row = |entry: &TopicInfo| {
         let mut cells = vec![
             shown(&entry.topic).into_owned(),

@@ -12,7 +12,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use self::reading::Reading;
 use super::Outcome;
-use super::cat::tell_problems;
+use super::cat::told;
 use super::completions;
 use super::length::parse_length;
 use super::place::{Opening, Purpose, TopicRequest};
@@ -164,13 +164,7 @@ impl Join {
         reading.read(&*file, &mut rows)?;
         let mut has_damage = !rows.finish(&screen.reports(""))?;
         has_damage |= reading.tell(screen);
-        let problems = &file.summary().problems;
-        tell_problems(problems, screen);
-        Ok(if has_damage {
-            Outcome::Damaged
-        } else {
-            Outcome::of(problems)
-        })
+        Ok(told(&file.summary().problems, has_damage, screen))
     }
 
     fn rows(&self, file: &dyn Source, on: On) -> anyhow::Result<JoinedWriter> {

@@ -123,23 +123,9 @@ impl Lerobot {
 
     fn tell(&self, made: &Exported, screen: &Screen) -> anyhow::Result<()> {
         use std::io::Write as _;
-        let features: serde_json::Map<_, _> = made
-            .features
-            .iter()
-            .map(|(name, kind)| (name.clone(), kind.clone().into()))
-            .collect();
         if self.json {
-            let told = json!({
-                "path": self.output,
-                "episodes": made.episodes,
-                "frames": made.frames,
-                "left_out": made.left_out,
-                "cuts": made.cuts,
-                "empty": made.empty,
-                "unusable": made.unusable,
-                "without_statistics": made.unseen,
-                "features": features,
-            });
+            let mut told = serde_json::to_value(made)?;
+            told["path"] = json!(self.output);
             writeln!(output(), "{told}")?;
         } else {
             let frames = counted(made.frames, "frame");

@@ -7,6 +7,14 @@
 mod at;
 mod cat;
 mod check;
+mod choices;
+#[cfg_attr(
+    not(feature = "cluster"),
+    allow(
+        dead_code,
+        reason = "without the engine nothing is done with the flags"
+    )
+)]
 mod cluster;
 mod compare;
 mod completions;
@@ -24,6 +32,10 @@ mod join;
 mod layers;
 mod length;
 mod lerobot;
+#[cfg_attr(
+    not(feature = "live"),
+    allow(dead_code, reason = "without robots only the address is reported")
+)]
 mod live;
 mod manual;
 mod memory;

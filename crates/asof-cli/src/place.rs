@@ -224,7 +224,7 @@ pub fn robots_in(places: &[PathBuf]) -> impl Iterator<Item = &PathBuf> {
 }
 
 /// Whether a place is a running robot.
-pub fn is_robot(place: &Path) -> bool {
+fn is_robot(place: &Path) -> bool {
     place.to_str().is_some_and(asof::is_robot)
 }
 
@@ -533,6 +533,6 @@ pub fn shown_name(place: &Path) -> String {
 }
 
 /// A place as shown in messages: an address may carry a password or a signature.
-fn shown_place(place: &Path) -> String {
+pub fn shown_place(place: &Path) -> String {
     without_secrets(&place.display().to_string())
 }

@@ -4,14 +4,15 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use asof::Recording;
-use asof::files::{RecoverOptions, Recovered, refuse_input, refuse_other_format};
-use asof::formats::McapWriterOptions;
+use asof::files::{RecoverOptions, RecoverReport, refuse_input, refuse_other_format};
+use asof::formats::{Compression, McapWriterOptions};
 use clap::Args;
 
 use super::Outcome;
+use super::choices::one_of;
 use super::place::{FileOpening, Purpose};
 use super::screen::{Palette, Screen};
-use super::writing::{CompressionChoice, tell};
+use super::writing::{COMPRESSIONS, tell};
 use asof::text::{bytes, counted};
 
 /// Save what a damaged recording still holds, with new indexes
@@ -36,8 +37,8 @@ pub struct Recover {
     output: PathBuf,
 
     /// How to compress it
-    #[arg(long, value_enum, value_name = "NAME", default_value_t)]
-    compression: CompressionChoice,
+    #[arg(long, value_parser = one_of(COMPRESSIONS), value_name = "NAME", default_value = "zstd")]
+    compression: Compression,
 
     #[command(flatten)]
     opening: FileOpening,
@@ -62,7 +63,7 @@ impl Recover {
         let file = Recording::new(file, places).with_progress(screen.reports(BAR));
         let options = RecoverOptions {
             writer: McapWriterOptions {
-                compression: self.compression.into(),
+                compression: self.compression,
                 ..McapWriterOptions::default()
             },
             force: self.force,
@@ -72,7 +73,7 @@ impl Recover {
     }
 }
 
-fn print(out: &mut dyn Write, rescue: &Recovered, colors: Palette) -> io::Result<()> {
+fn print(out: &mut dyn Write, rescue: &RecoverReport, colors: Palette) -> io::Result<()> {
     let Palette { good, bad, .. } = colors;
     writeln!(
         out,

@@ -9,8 +9,9 @@ use anstyle::{AnsiColor, Style};
 use asof::{Event, Progress};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
 
-use asof::rows::{Escaped, Escapes};
+use asof::rows::{EscapeWriter, Escapes};
 use asof::text::shown;
 
 /// When colours are used.
@@ -186,7 +187,7 @@ impl Screen {
 }
 
 /// The output of a verb.
-pub type Output = Escaped<BufWriter<StdoutLock<'static>>>;
+pub type Output = EscapeWriter<BufWriter<StdoutLock<'static>>>;
 
 /// Standard output, locked once and buffered. It must be flushed, so that a failure is noticed. Invisible characters
 /// that control a terminal are escaped as in JSON, wherever they come from.
@@ -202,6 +203,19 @@ pub fn output_of_values() -> Output {
     } else {
         Escapes::Nothing
     })
+}
+
+/// Writes a value as a line of JSON.
+pub fn write_json(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, value)?;
+    writeln!(out)
+}
+
+/// Prints a value as a line of JSON.
+pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
+    let mut out = output();
+    write_json(&mut out, value)?;
+    Ok(out.flush()?)
 }
 
 /// Whether the output is a terminal.
@@ -230,7 +244,7 @@ static AT_ONCE: AtomicBool = AtomicBool::new(false);
 
 fn output_with(escapes: Escapes) -> Output {
     let stdout = BufWriter::with_capacity(1 << 17, io::stdout().lock());
-    Escaped::new(stdout, escapes).by_lines(AT_ONCE.load(Ordering::Relaxed))
+    EscapeWriter::new(stdout, escapes).by_lines(AT_ONCE.load(Ordering::Relaxed))
 }
 
 /// Prints a line on standard error. A failure to do so cannot be reported, and is ignored.

@@ -8,7 +8,6 @@ use clap::Args;
 
 use super::completions;
 use super::failure::Usage;
-use super::place::is_robot;
 use super::screen::Screen;
 use asof::text::hint;
 use asof::text::quoted;
@@ -178,11 +177,11 @@ impl TopicChoice {
         let Some(patterns) = &self.topics else {
             return Ok(Topics::All);
         };
-        if is_robot(place) {
+        let summary = source.summary();
+        if summary.recent.is_some() {
             // It was opened with this choice, and says itself what never came.
             return Ok(Topics::All);
         }
-        let summary = source.summary();
         let known = summary.topics();
         let checked = patterns.check(place, &known, screen);
         if source.growth().is_growing() {

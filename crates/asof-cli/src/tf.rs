@@ -1,6 +1,6 @@
 //! `asof tf`
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use asof::tf::{
@@ -12,12 +12,12 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
-use super::cat::tell_problems;
+use super::cat::told;
 use super::completions;
 use super::failure::Usage;
 use super::length::parse_nanos;
 use super::place::{Opening, Purpose, TopicRequest};
-use super::screen::{Screen, output};
+use super::screen::{Screen, output, print_json};
 use super::select::{
     Patterns, TopicChoice, meant_relative, no_topic, parse_end, parse_patterns, range_between,
 };
@@ -392,9 +392,7 @@ impl Tf {
         let poses = recording.topic(topic)?;
         poses.write_poses(range, self.format, &mut out)?;
         out.flush()?;
-        let problems = &recording.problems();
-        tell_problems(problems, screen);
-        Ok(Outcome::of(problems))
+        Ok(told(&recording.problems(), false, screen))
     }
 
     /// Follows the source; a robot until it is time to stop.
@@ -422,9 +420,7 @@ impl Tf {
                 }
             })?;
         }
-        let problems = &source.summary().problems;
-        tell_problems(problems, screen);
-        Ok(Outcome::of(problems))
+        Ok(told(&source.summary().problems, false, screen))
     }
 
     /// Whether any time was given relative to the recording.
@@ -567,13 +563,6 @@ fn answer<'a>(
             },
         },
     }
-}
-
-fn print_json(answer: &impl Serialize) -> anyhow::Result<()> {
-    let mut out = output();
-    serde_json::to_writer(&mut out, answer).map_err(io::Error::from)?;
-    writeln!(out)?;
-    Ok(out.flush()?)
 }
 
 fn print(found: &LatestTransform) -> anyhow::Result<()> {

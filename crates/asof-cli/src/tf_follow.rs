@@ -1,6 +1,5 @@
 //! `asof tf --follow` and `--monitor`: statistics of transforms as they arrive.
 
-use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
@@ -9,7 +8,21 @@ use asof::tf::{EdgeStats, TransformLoaders, TransformMonitor};
 use serde_json::json;
 
 use super::screen::{Screen, output};
+use asof::rows::{Column, Columns};
 use asof::text::{hertz, shown};
+
+const COLUMNS: [(&str, Column); 8] = [
+    ("edge", Column::LEFT),
+    ("samples", Column::RIGHT),
+    ("Hz", Column::RIGHT),
+    ("delay", Column::RIGHT),
+    ("worst", Column::RIGHT),
+    ("longest gap", Column::RIGHT),
+    ("gaps", Column::RIGHT),
+    ("disordered", Column::RIGHT),
+];
+/// One edge with very long names does not push the numbers of all others out of sight.
+const MAX_COLUMN_WIDTH: usize = 80;
 
 /// Records every transform, and prints statistics of the edges: once a second, and at the end.
 pub fn monitor(stream: TransformStream<'_>, json: bool, screen: &Screen) -> anyhow::Result<()> {
@@ -50,17 +63,6 @@ fn tell(loaders: &TransformLoaders, json: bool) -> io::Result<()> {
         }
         return out.flush();
     }
-    let head = [
-        "edge",
-        "samples",
-        "Hz",
-        "delay",
-        "worst",
-        "longest gap",
-        "gaps",
-        "disordered",
-    ]
-    .map(str::to_owned);
     let millis = |seconds: f64| format!("{:.1} ms", seconds * 1e3);
     let row = |edge: &EdgeStats| {
         let name = shown(&format!("{} -> {}", edge.parent, edge.child)).into_owned();
@@ -82,19 +84,12 @@ fn tell(loaders: &TransformLoaders, json: bool) -> io::Result<()> {
             edge.out_of_order.to_string(),
         ]
     };
-    let rows: Vec<[String; 8]> = std::iter::once(head).chain(edges.iter().map(row)).collect();
-    let mut widths = [0; 8];
+    let rows: Vec<[String; 8]> = edges.iter().map(row).collect();
+    let mut columns = Columns::new(COLUMNS, MAX_COLUMN_WIDTH);
+    columns.measure(&rows);
+    columns.write_names(&mut out, &"")?;
     for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count()).min(80);
-        }
-    }
-    for [name, cells @ ..] in &rows {
-        let mut line = format!("{name:<width$}", width = widths[0]);
-        for (cell, width) in cells.iter().zip(&widths[1..]) {
-            let _ = write!(line, "  {cell:>width$}");
-        }
-        writeln!(out, "{line}")?;
+        columns.write(&mut out, row)?;
     }
     writeln!(out)?;
     out.flush()

@@ -4,19 +4,20 @@ use std::io::{self, Write};
 
 use asof::Problem;
 use asof::formats::{Compression, McapWriterOptions};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde::Serialize;
 
 use super::Outcome;
-use super::screen::{Palette, Screen, output};
+use super::choices::{Choice, one_of};
+use super::screen::{Palette, Screen, output, print_json};
 use asof::text::shown;
 
 /// How chunks are written.
 #[derive(Debug, Args)]
 pub struct Chunks {
     /// Compression of chunks
-    #[arg(long, value_enum, value_name = "NAME", default_value_t)]
-    pub compression: CompressionChoice,
+    #[arg(long, value_parser = one_of(COMPRESSIONS), value_name = "NAME", default_value = "zstd")]
+    pub compression: Compression,
 
     /// Compression level: for zstd from 1 to 22; 0 is the default of the compression
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..=22))]
@@ -27,38 +28,28 @@ pub struct Chunks {
     pub chunk_size: u64,
 }
 
-#[derive(Debug, Clone, Copy, Default, ValueEnum)]
-pub enum CompressionChoice {
-    /// Small, quick to read
-    #[default]
-    Zstd,
-    /// Larger, quicker to write and to read
-    Lz4,
-    /// Uncompressed
-    None,
-}
-
-impl From<CompressionChoice> for Compression {
-    fn from(choice: CompressionChoice) -> Self {
-        match choice {
-            CompressionChoice::Zstd => Compression::Zstd,
-            CompressionChoice::Lz4 => Compression::Lz4,
-            CompressionChoice::None => Compression::None,
-        }
-    }
-}
+/// The words of compressions.
+pub const COMPRESSIONS: &[Choice<Compression>] = &[
+    ("zstd", "Small, quick to read", Compression::Zstd),
+    (
+        "lz4",
+        "Larger, quicker to write and to read",
+        Compression::Lz4,
+    ),
+    ("none", "Uncompressed", Compression::None),
+];
 
 impl Chunks {
     /// Notes a choice that has no effect.
     pub fn check(&self, screen: &Screen) {
-        if self.level > 0 && !matches!(self.compression, CompressionChoice::Zstd) {
+        if self.level > 0 && self.compression != Compression::Zstd {
             screen.note("--level is for zstd, and has no effect on the chosen compression");
         }
     }
 
     pub fn options(&self) -> McapWriterOptions {
         McapWriterOptions {
-            compression: self.compression.into(),
+            compression: self.compression,
             level: self.level,
             chunk_size: self.chunk_size,
             chunk_age: None,
@@ -75,15 +66,14 @@ pub fn tell<T: Serialize>(
     screen: &Screen,
     print: impl FnOnce(&mut dyn Write, &T, Palette) -> io::Result<()>,
 ) -> anyhow::Result<Outcome> {
-    let mut out = output();
     if json {
-        serde_json::to_writer(&mut out, done).map_err(io::Error::from)?;
-        writeln!(out)?;
+        print_json(done)?;
     } else {
+        let mut out = output();
         print_problems(&mut out, problems)?;
         print(&mut out, done, screen.palette())?;
+        out.flush()?;
     }
-    out.flush()?;
     Ok(Outcome::of(problems))
 }
 

@@ -65,7 +65,7 @@ pub use asof_core::{HiddenRecord, HiddenRecords, Progress, ReadStats, SectionEnt
 pub use asof_ros::Definitions;
 pub use bag::BagFile;
 pub use convert::{
-    ConvertError, ConvertOptions, Converted, ForeignType, convert, is_latched, profile_of,
+    ConvertCounts, ConvertError, ConvertOptions, ForeignType, convert, is_latched, profile_of,
 };
 pub use db3::Db3File;
 pub use file::FormatFile;

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use asof_core::{Channel, FileOrder, FileParts, Message, Query, Source, Stamp};
 use asof_formats::{
-    BagFile, ConvertOptions, Converted, McapFile, McapWriter, McapWriterOptions, convert,
+    BagFile, ConvertCounts, ConvertOptions, McapFile, McapWriter, McapWriterOptions, convert,
 };
 use common::bags::BagMaker;
 use common::{Dice, messages};
 
-fn converted(recording: &dyn Source, options: &ConvertOptions) -> (McapFile, Converted) {
+fn converted(recording: &dyn Source, options: &ConvertOptions) -> (McapFile, ConvertCounts) {
     let mut writer =
         McapWriter::new(Cursor::new(Vec::new()), McapWriterOptions::default()).expect("a writer");
     let done = convert(recording, &mut writer, options, &mut |_| {}).expect("converts");

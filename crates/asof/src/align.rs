@@ -124,7 +124,7 @@ pub enum AlignError {
 ///
 /// When aligning by stamps, messages without a stamp, or with a stamp of zero, are skipped and counted.
 #[derive(Debug, Clone)]
-pub struct Aligned {
+pub struct Alignment {
     schema: SchemaRef,
     anchor: Anchor,
     sides: Vec<Side>,
@@ -132,7 +132,7 @@ pub struct Aligned {
     on: On,
 }
 
-impl Aligned {
+impl Alignment {
     /// For each message of one topic, the matching rows of others.
     ///
     /// # Errors
@@ -147,7 +147,7 @@ impl Aligned {
         topics.extend(others.iter().map(AsRef::as_ref));
         let on = choose(source, &topics, options.on)?;
         let anchor = Anchor::topic(source, anchor, on, &options)?;
-        Aligned::new(source, anchor, &topics[1..], on, options)
+        Alignment::new(source, anchor, &topics[1..], on, options)
     }
 
     /// For each instant of a grid with this many instants per second, the matching rows of topics.
@@ -169,7 +169,7 @@ impl Aligned {
         let range = options.range.intersect(source.summary().range);
         let grid = Grid::new(range, hz).ok_or(AlignError::Rate { hz })?;
         let on = choose(source, &topics, options.on)?;
-        Aligned::new(source, Anchor::Grid(grid), &topics, on, options)
+        Alignment::new(source, Anchor::Grid(grid), &topics, on, options)
     }
 
     /// For each of these instants, which are in order, the matching rows of topics. The range of the options is that of the
@@ -188,7 +188,7 @@ impl Aligned {
             return Err(AlignError::NoTopics);
         }
         let on = choose(source, &topics, options.on)?;
-        Aligned::new(source, Anchor::Times(times), &topics, on, options)
+        Alignment::new(source, Anchor::Times(times), &topics, on, options)
     }
 
     fn new(
@@ -209,7 +209,7 @@ impl Aligned {
             fields.push(Field::new(offset, DataType::Int64, true));
             fields.extend(side.fields());
         }
-        Ok(Aligned {
+        Ok(Alignment {
             schema: Arc::new(Schema::new(fields)),
             anchor,
             sides,
@@ -265,7 +265,7 @@ impl Aligned {
     }
 }
 
-/// The rows of an [`Aligned`], batch by batch.
+/// The rows of an [`Alignment`], batch by batch.
 pub struct AlignedRows<'a> {
     schema: SchemaRef,
     source: SourceRef<'a>,

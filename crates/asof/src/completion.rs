@@ -1,7 +1,10 @@
 //! Completions of a query that is typed.
 
-use arrow_schema::{DataType, Fields};
+use std::collections::BTreeSet;
+
 use asof_sql::Database;
+
+use crate::export::add_paths;
 
 const KEYWORDS: [&str; 34] = [
     "SELECT",
@@ -44,20 +47,18 @@ const KEYWORDS: [&str; 34] = [
 pub struct QueryWords {
     tables: Vec<String>,
     /// Columns of all tables, and paths into them.
-    columns: Vec<String>,
+    columns: BTreeSet<String>,
 }
 
 impl QueryWords {
     /// The names of a database.
     pub fn of(database: &Database) -> Self {
-        let mut columns = Vec::new();
+        let mut columns = BTreeSet::new();
         for table in database.tables() {
             if let Some(schema) = database.columns(&table) {
                 add_paths(schema.fields(), "", &mut columns);
             }
         }
-        columns.sort();
-        columns.dedup();
         QueryWords {
             tables: database.tables(),
             columns,
@@ -91,9 +92,7 @@ impl QueryWords {
         }
         // After an alias and a dot, the columns of any table.
         let (prefix, rest) = match word.split_once('.') {
-            Some((alias, rest)) if !self.columns.iter().any(|one| one == alias) => {
-                (&word[..=alias.len()], rest)
-            }
+            Some((alias, rest)) if !self.columns.contains(alias) => (&word[..=alias.len()], rest),
             _ => ("", word),
         };
         let paths = self.columns.iter().filter(|path| is_next(path, rest));
@@ -116,16 +115,6 @@ fn is_next(path: &str, typed: &str) -> bool {
         .is_some_and(|rest| !rest.trim_start_matches('.').contains('.'))
 }
 
-fn add_paths(fields: &Fields, before: &str, paths: &mut Vec<String>) {
-    for field in fields {
-        let path = format!("{before}{}", field.name());
-        if let DataType::Struct(inner) = field.data_type() {
-            add_paths(inner, &format!("{path}."), paths);
-        }
-        paths.push(path);
-    }
-}
-
 /// A name quoted for a query.
 pub fn in_quotes(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -141,7 +130,8 @@ mod tests {
     use super::*;
 
     fn words() -> QueryWords {
-        let names = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+        let names =
+            |names: &[&str]| -> Vec<String> { names.iter().map(ToString::to_string).collect() };
         QueryWords {
             tables: names(&["/odom", "odom", "/scan", "scan"]),
             columns: names(&[
@@ -150,7 +140,9 @@ mod tests {
                 "pose.pose",
                 "pose.pose.position",
                 "ranges",
-            ]),
+            ])
+            .into_iter()
+            .collect(),
         }
     }
 

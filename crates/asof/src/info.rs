@@ -134,7 +134,8 @@ impl Recording {
     /// # Errors
     /// When a robot's reports cannot be read.
     pub fn info(&self, query: &Query) -> Result<RecordingInfo, SourceError> {
-        let mut info = RecordingInfo::of_summary(self.info_path(), &self.summary(), query);
+        let mut info =
+            RecordingInfo::of_summary(self.place_names().join(", "), &self.summary(), query);
         if !self.places().iter().any(|place| crate::is_address(place)) {
             info.estimate(self, query);
         }
@@ -151,15 +152,10 @@ impl Recording {
         query: &Query,
         with_silent: bool,
     ) -> Result<RecordingInfo, SourceError> {
-        let mut info = RecordingInfo::of_messages(self.info_path(), self, query, with_silent)?;
+        let mut info =
+            RecordingInfo::of_messages(self.place_names().join(", "), self, query, with_silent)?;
         info.add_reports(self)?;
         Ok(info)
-    }
-
-    fn info_path(&self) -> String {
-        let places = self.places().iter();
-        let names: Vec<String> = places.map(|place| place.display().to_string()).collect();
-        names.join(", ")
     }
 }
 

@@ -41,8 +41,10 @@ use std::path::{Path, PathBuf};
 
 use arrow_schema::ArrowError;
 use asof_core::{Source, SourceError, Stamp};
+use serde::{Serialize, Serializer};
 
 use crate::align::AlignError;
+use crate::files::folder_of;
 use crate::{Error, Recording};
 
 use base::Base;
@@ -62,8 +64,8 @@ const DATA_BYTES: u64 = 100 << 20;
 /// A video file has at most about this many bytes.
 const VIDEO_BYTES: u64 = 200 << 20;
 
-/// What was written.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// What was written. As JSON it is what `asof lerobot --json` prints.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Exported {
     /// Episodes.
@@ -79,9 +81,15 @@ pub struct Exported {
     /// Messages that could not be decoded, go back in time, or have no stamp.
     pub unusable: u64,
     /// Video features without statistics, because there is no ffmpeg to decode them.
+    #[serde(rename = "without_statistics")]
     pub unseen: Vec<String>,
     /// Features, and the type of each: `float32`, `image` or `video`.
+    #[serde(serialize_with = "as_map")]
     pub features: Vec<(String, String)>,
+}
+
+fn as_map<S: Serializer>(pairs: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(pairs.iter().map(|(name, kind)| (name, kind)))
 }
 
 /// Why there is no dataset.
@@ -324,10 +332,7 @@ fn make(
     base: Base,
     progress: &mut dyn FnMut(ExportProgress) -> ControlFlow<()>,
 ) -> Result<(tempfile::TempDir, Exported), LerobotError> {
-    let parent = match folder.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+    let parent = &folder_of(folder);
     std::fs::create_dir_all(parent).map_err(|error| failed(parent, &error))?;
     let making = tempfile::Builder::new().prefix(".asof-").tempdir_in(parent);
     let making = making.map_err(|error| failed(parent, &error))?;

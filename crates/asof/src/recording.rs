@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use asof_core::{
@@ -15,7 +14,7 @@ use asof_decode::RowsError;
 use asof_tf::{Loaded, TransformBuffer};
 use bytes::Bytes;
 
-use crate::align::{AlignError, AlignOptions, Aligned};
+use crate::align::{AlignError, AlignOptions, AlignedRows, Alignment};
 use crate::{Error, Progress, Table, Topic, several};
 
 /// A recording, several as one, or a running robot; made by [`open`](crate::open). Cheap to clone.
@@ -87,6 +86,12 @@ impl Recording {
     /// Its paths or addresses.
     pub fn places(&self) -> &[PathBuf] {
         &self.places
+    }
+
+    /// The same as text.
+    pub fn place_names(&self) -> Vec<String> {
+        let places = self.places.iter();
+        places.map(|place| place.display().to_string()).collect()
     }
 
     /// The source of its messages.
@@ -207,7 +212,7 @@ impl Recording {
         self.source.latest_at(topics, at)
     }
 
-    /// For each message of one topic, the matching message of others: see [`Aligned`] for the columns. Of several recordings that
+    /// For each message of one topic, the matching message of others: see [`Alignment`] for the columns. Of several recordings that
     /// have these topics, a message is matched with those of its own recording, which the column `recording` names.
     ///
     /// # Errors
@@ -218,11 +223,11 @@ impl Recording {
         others: &[T],
         options: AlignOptions,
     ) -> Result<Table, Error> {
-        let whole = Aligned::join(self, anchor, others, options.clone())?;
+        let whole = Alignment::join(self, anchor, others, options.clone())?;
         let mut topics = vec![anchor.to_owned()];
         topics.extend(others.iter().map(|topic| topic.as_ref().to_owned()));
         let join = |part: &Recording, topics: &[String], options| {
-            Aligned::join(part, &topics[0], &topics[1..], options)
+            Alignment::join(part, &topics[0], &topics[1..], options)
         };
         Ok(self.side_by_side(whole, topics, options, join))
     }
@@ -237,10 +242,10 @@ impl Recording {
         hz: f64,
         options: AlignOptions,
     ) -> Result<Table, Error> {
-        let whole = Aligned::resample(self, topics, hz, options.clone())?;
+        let whole = Alignment::resample(self, topics, hz, options.clone())?;
         let topics = topics.iter().map(|topic| topic.as_ref().to_owned());
         let resample = move |part: &Recording, topics: &[String], options| {
-            Aligned::resample(part, topics, hz, options)
+            Alignment::resample(part, topics, hz, options)
         };
         Ok(self.side_by_side(whole, topics.collect(), options, resample))
     }
@@ -249,10 +254,10 @@ impl Recording {
     /// others have the rest: these were recorded together.
     fn side_by_side(
         &self,
-        whole: Aligned,
+        whole: Alignment,
         topics: Vec<String>,
         options: AlignOptions,
-        each: impl Fn(&Recording, &[String], AlignOptions) -> Result<Aligned, AlignError>
+        each: impl Fn(&Recording, &[String], AlignOptions) -> Result<Alignment, AlignError>
         + Send
         + Sync
         + 'static,
@@ -283,18 +288,14 @@ impl Recording {
         })
     }
 
-    fn aligned(&self, aligned: Aligned) -> Table {
+    fn aligned(&self, aligned: Alignment) -> Table {
         let recording = self.clone();
-        Table::new(Arc::clone(aligned.schema()), move |rows, lost| {
+        let schema = Arc::clone(aligned.schema());
+        let open = move |rows| {
             let source = Arc::new(recording.clone());
-            let mut batches = aligned.clone().with_rows(rows).read(source)?;
-            let lost = Arc::clone(lost);
-            Ok(std::iter::from_fn(move || {
-                let batch = batches.next();
-                lost.store(batches.left_out(), Ordering::Relaxed);
-                batch.map(|batch| batch.map_err(Error::from))
-            }))
-        })
+            Ok(aligned.clone().with_rows(rows).read(source)?)
+        };
+        Table::counting(schema, open, AlignedRows::left_out)
     }
 
     /// All its transforms in a buffer with tf2's queries, and what could not be used.
@@ -307,7 +308,7 @@ impl Recording {
 
     /// The name in queries and reports: its first place, without secrets.
     pub fn name(&self) -> String {
-        let first = self.places.first().map(|place| place.display().to_string());
+        let first = self.place_names().into_iter().next();
         asof_formats::without_secrets(&first.unwrap_or_default())
     }
 

@@ -36,6 +36,25 @@ impl Table {
         }
     }
 
+    /// The same of rows that know by themselves how many messages are lost.
+    pub(crate) fn counting<I, E: Into<Error>>(
+        schema: SchemaRef,
+        open: impl Fn(Option<usize>) -> Result<I, Error> + Send + Sync + 'static,
+        lost_of: fn(&I) -> u64,
+    ) -> Self
+    where
+        I: Iterator<Item = Result<RecordBatch, E>> + Send + 'static,
+    {
+        Table::new(schema, move |rows, lost| {
+            let (mut batches, lost) = (open(rows)?, Arc::clone(lost));
+            Ok(std::iter::from_fn(move || {
+                let batch = batches.next();
+                lost.store(lost_of(&batches), Ordering::Relaxed);
+                batch.map(|batch| batch.map_err(Into::into))
+            }))
+        })
+    }
+
     /// Its columns.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema

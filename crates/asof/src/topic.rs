@@ -1,11 +1,11 @@
 //! One topic of a recording.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use asof_core::{Batches, Follow, Query, SourceError, TimeRange};
 use asof_decode::{
-    FieldPath, Messages, Projection, Rows, RowsError, TopicOptions, TopicTable, messages,
+    FieldPath, Messages, Projection, Rows, RowsError, TopicBatches, TopicOptions, TopicTable,
+    messages,
 };
 use serde::de::DeserializeOwned;
 
@@ -75,15 +75,9 @@ impl Topic {
         };
         let table = TopicTable::new(&self.recording, &self.name, options)?;
         let recording = self.recording.clone();
-        Ok(Table::new(Arc::clone(table.schema()), move |rows, lost| {
-            let mut batches = table.clone().with_rows(rows).read(&recording)?;
-            let lost = Arc::clone(lost);
-            Ok(std::iter::from_fn(move || {
-                let batch = batches.next();
-                lost.store(batches.failed(), Ordering::Relaxed);
-                batch.map(|batch| batch.map_err(Error::from))
-            }))
-        }))
+        let schema = Arc::clone(table.schema());
+        let open = move |rows| Ok(table.clone().with_rows(rows).read(&recording)?);
+        Ok(Table::counting(schema, open, TopicBatches::failed))
     }
 
     /// All values of a numeric field, such as `pose.pose.position.x`.

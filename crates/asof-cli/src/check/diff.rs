@@ -11,7 +11,7 @@ use clap::Args;
 use crate::Outcome;
 use crate::cat::tell_problems;
 use crate::place::{Opening, Purpose, TopicRequest};
-use crate::screen::{Screen, output};
+use crate::screen::{Screen, output, write_json};
 
 /// Compare two recordings: topics, types, rates, gaps, latencies, and every field
 ///
@@ -76,8 +76,7 @@ impl Diff {
         let mut out = output();
         for one in differences.iter().filter(notable).take(most) {
             if self.json {
-                serde_json::to_writer(&mut out, one).map_err(std::io::Error::from)?;
-                writeln!(out)?;
+                write_json(&mut out, one)?;
             } else {
                 let line = format!("{} {}: {} → {}", one.subject, one.kind, one.good, one.new);
                 writeln!(out, "{}", shown(&line))?;

@@ -17,11 +17,11 @@ pub use diff::Diff;
 use reports::write_text;
 
 use super::Outcome;
-use super::cat::tell_problems;
+use super::cat::{tell_problems, told};
 use super::failure::{Failures, Usage};
 use super::fleet::CataloguePlace;
 use super::place::{Opening, Purpose, TopicRequest};
-use super::screen::{Screen, output};
+use super::screen::{Screen, output, write_json};
 
 /// Check recordings against expectations, as tests check code
 ///
@@ -115,8 +115,7 @@ impl Check {
         let mut out = output();
         for report in &reports {
             if self.json {
-                serde_json::to_writer(&mut out, report).map_err(std::io::Error::from)?;
-                writeln!(out)?;
+                write_json(&mut out, report)?;
             } else {
                 write_text(report, &mut out, screen.palette(), self.all)?;
             }
@@ -181,9 +180,7 @@ impl Check {
             out.write_all(text.as_bytes())?;
             out.flush()?;
         }
-        let problems = &recording.summary().problems;
-        tell_problems(problems, screen);
-        Ok(Outcome::of(problems))
+        Ok(told(&recording.problems(), false, screen))
     }
 }
 

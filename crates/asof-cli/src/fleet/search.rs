@@ -170,12 +170,12 @@ impl SearchFlags {
 }
 
 /// The columns of recordings for people.
-pub const LONG_COLUMNS: [Column; 5] = [
-    Column::left("start"),
-    Column::right("duration"),
-    Column::right("messages"),
-    Column::left("robot"),
-    Column::left("recording"),
+pub const LONG_COLUMNS: [(&str, Column); 5] = [
+    ("start", Column::LEFT),
+    ("duration", Column::RIGHT),
+    ("messages", Column::RIGHT),
+    ("robot", Column::LEFT),
+    ("recording", Column::LEFT),
 ];
 
 /// A recording as a row of them.

@@ -4,9 +4,42 @@ use std::convert::Infallible;
 
 use asof::{Source, Stamp, When};
 
-use super::Place;
+use super::{Live, Place, Play, Record};
+use crate::Outcome;
 use crate::place::{Opening, TopicRequest};
 use crate::screen::Screen;
+
+impl Live {
+    pub fn run(&self, _: &Screen) -> anyhow::Result<Outcome> {
+        Err(absent(&self.connection.url))
+    }
+}
+
+impl Record {
+    pub fn run(&self, _: &Screen) -> anyhow::Result<Outcome> {
+        Err(absent(&self.connection.url))
+    }
+}
+
+impl Play {
+    pub fn run(&self, _: &Screen) -> anyhow::Result<Outcome> {
+        Err(absent(&self.url))
+    }
+}
+
+/// Nothing needs an orderly end.
+#[allow(clippy::unnecessary_wraps, reason = "with robots it can fail")]
+pub fn stop_on_signals() -> anyhow::Result<()> {
+    Ok(())
+}
+
+/// The error of a robot's address.
+pub fn absent(url: &str) -> anyhow::Error {
+    anyhow::anyhow!(
+        "cannot connect to {url}: {}",
+        asof::text::absent("live support", "live")
+    )
+}
 
 /// Robots that are listened to: uninhabited.
 pub struct Robots(Infallible);
@@ -21,7 +54,7 @@ pub fn listen(
         Place::Robot(url) => Some(url),
         Place::Recording(..) => None,
     });
-    Err(super::absent(&robot.unwrap_or_default()))
+    Err(absent(&robot.unwrap_or_default()))
 }
 
 impl Robots {

@@ -85,10 +85,9 @@ fn connect(
     let of_robot = opening.robot();
     let connection = Connection {
         url: url.to_owned(),
-        topics: None,
-        key: Vec::new(),
         msg_path: opening.folders().to_vec(),
         duration: of_robot.duration,
+        ..Connection::default()
     };
     let session = connection.open(screen)?;
     let is_wanted = wanted.filter();

@@ -26,31 +26,27 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use asof::Source;
+use asof::formats::Compression;
 use clap::{ArgGroup, Args};
 
 #[cfg(not(feature = "live"))]
-pub use absent::{Robots, listen};
+pub use absent::{Robots, listen, stop_on_signals};
 #[cfg(feature = "live")]
 pub use listening::{Robots, listen};
 #[cfg(feature = "live")]
 pub use robot::stop_on_signals;
 pub use snapshots::Snapshots;
 
-use super::Outcome;
+use super::choices::one_of;
 use super::length::parse_time;
-use super::screen::Screen;
 use super::select::{Patterns, parse_patterns};
-use super::writing::parse_size;
+use super::writing::{COMPRESSIONS, parse_size};
 
 /// Watch a running robot: rates, bandwidth, jitter, age and drops of its topics
 ///
 /// A table on a terminal (q quits, the arrows scroll, s sorts); lines with --plain or in a pipe; with
 /// --json, one object per line for each topic and interval.
 #[derive(Debug, Args)]
-#[cfg_attr(
-    not(feature = "live"),
-    allow(dead_code, reason = "only the address is reported")
-)]
 #[command(after_help = "\
 Examples:
   asof live zenoh://192.168.1.5:7447
@@ -82,10 +78,6 @@ pub struct Live {
 /// With --keep, the last messages are kept, in memory or in files of a --ring, and written on an event: a
 /// --trigger, the enter key, or the signal SIGUSR1. Each snapshot is a file of its own: run_0.mcap, run_1.mcap, …
 #[derive(Debug, Args)]
-#[cfg_attr(
-    not(feature = "live"),
-    allow(dead_code, reason = "only the address is reported")
-)]
 #[command(after_help = "\
 Examples:
   asof record zenoh://192.168.1.5:7447 -o run.mcap
@@ -111,8 +103,8 @@ pub struct Record {
     queue: u64,
 
     /// Compression of chunks
-    #[arg(long, value_name = "NAME", default_value = "zstd", value_parser = ["zstd", "lz4", "none"])]
-    compression: String,
+    #[arg(long, value_name = "NAME", default_value = "zstd", value_parser = one_of(COMPRESSIONS))]
+    compression: Compression,
 
     /// Compression level; 0 is the default of the compression
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=22))]
@@ -231,10 +223,6 @@ fn parse_tag(text: &str) -> Result<(String, String), String> {
 /// ROS 1 and others are converted if ROS 2 has a standard type of the same name; what cannot be published is reported. On a
 /// terminal, space pauses and resumes, q quits.
 #[derive(Debug, Args)]
-#[cfg_attr(
-    not(feature = "live"),
-    allow(dead_code, reason = "only the address is reported")
-)]
 #[command(after_help = "\
 Examples:
   asof play run.mcap zenoh://
@@ -295,11 +283,7 @@ fn parse_remap(text: &str) -> Result<(String, String), String> {
 }
 
 /// The robot, and what to read of it.
-#[derive(Debug, Args)]
-#[cfg_attr(
-    not(feature = "live"),
-    allow(dead_code, reason = "only the address is reported")
-)]
+#[derive(Debug, Default, Args)]
 struct Connection {
     /// A running robot: zenoh://host:port, or zenoh:// for the router on this machine; with
     /// ?mode=peer|client|router, domain=N, listen=host:port, multicast=true. Or a Foxglove server:
@@ -326,72 +310,10 @@ struct Connection {
     duration: Option<Duration>,
 }
 
-#[cfg(feature = "live")]
-impl Live {
-    pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        watching::run(self, screen)
-    }
-}
-
-#[cfg(feature = "live")]
-impl Record {
-    pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        recording::run(self, screen)
-    }
-}
-
-#[cfg(not(feature = "live"))]
-impl Live {
-    pub fn run(&self, _screen: &Screen) -> anyhow::Result<Outcome> {
-        Err(absent(&self.connection.url))
-    }
-}
-
-#[cfg(feature = "live")]
-impl Play {
-    pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
-        playing::run(self, screen)
-    }
-}
-
-#[cfg(not(feature = "live"))]
-impl Play {
-    pub fn run(&self, _screen: &Screen) -> anyhow::Result<Outcome> {
-        Err(absent(&self.url))
-    }
-}
-
-#[cfg(not(feature = "live"))]
-impl Record {
-    pub fn run(&self, _screen: &Screen) -> anyhow::Result<Outcome> {
-        Err(absent(&self.connection.url))
-    }
-}
-
-/// Without robots, nothing needs an orderly end.
-#[cfg(not(feature = "live"))]
-#[allow(clippy::unnecessary_wraps, reason = "with robots it can fail")]
-pub fn stop_on_signals() -> anyhow::Result<()> {
-    Ok(())
-}
-
-/// Without robots.
-#[cfg(not(feature = "live"))]
-pub fn absent(url: &str) -> anyhow::Error {
-    anyhow::anyhow!(
-        "cannot connect to {url}: {}",
-        asof::text::absent("live support", "live")
-    )
-}
-
 /// One of the named places, of which at least one is a robot.
 pub enum Place {
     /// The address of a robot.
     Robot(String),
     /// A recording, and its name in messages.
-    #[cfg_attr(
-        not(feature = "live"),
-        allow(dead_code, reason = "unused without robots")
-    )]
     Recording(String, Box<dyn Source>),
 }

@@ -6,6 +6,7 @@ use asof::Stamp;
 use asof::live::TopicRate;
 
 use crate::screen::Palette;
+use asof::rows::{Column, Columns};
 use asof::text::{bytes, grouped, hertz, shown};
 
 /// The names of the columns.
@@ -56,15 +57,19 @@ fn seconds(seconds: f64) -> String {
 pub struct Plain {
     palette: Palette,
     known: Vec<String>,
-    widths: [usize; 7],
+    columns: Columns,
 }
 
 impl Plain {
     pub fn new(palette: Palette) -> Self {
+        let column = |(place, name)| match place {
+            0 | 1 => (name, Column::LEFT),
+            _ => (name, Column::RIGHT),
+        };
         Plain {
             palette,
             known: Vec::new(),
-            widths: HEAD.map(str::len),
+            columns: Columns::new(HEAD.into_iter().enumerate().map(column), MAX_COLUMN_WIDTH),
         }
     }
 
@@ -75,33 +80,14 @@ impl Plain {
         now: Stamp,
     ) -> io::Result<()> {
         let rows: Vec<_> = rates.iter().map(|rate| cells(rate, now)).collect();
-        for row in &rows {
-            for (width, cell) in self.widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count().min(MAX_COLUMN_WIDTH));
-            }
-        }
+        self.columns.measure(&rows);
         let names: Vec<_> = rates.iter().map(|rate| rate.topic.clone()).collect();
         if names != self.known {
             self.known = names;
-            let style = self.palette.title;
-            self.line(out, &HEAD.map(str::to_owned), style)?;
+            self.columns.write_names(out, &self.palette.title)?;
         }
         rows.iter()
-            .try_for_each(|row| self.line(out, row, anstyle::Style::new()))
-    }
-
-    fn line(
-        &self,
-        out: &mut impl Write,
-        row: &[String; 7],
-        style: anstyle::Style,
-    ) -> io::Result<()> {
-        let [w0, w1, w2, w3, w4, w5, w6] = self.widths;
-        let [topic, kind, hz, bandwidth, jitter, age, drops] = row;
-        writeln!(
-            out,
-            "{style}{topic:<w0$}  {kind:<w1$}  {hz:>w2$}  {bandwidth:>w3$}  {jitter:>w4$}  {age:>w5$}  {drops:>w6$}{style:#}"
-        )
+            .try_for_each(|row| self.columns.write(out, row).map(drop))
     }
 }
 

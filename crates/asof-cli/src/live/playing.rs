@@ -19,72 +19,72 @@ use crate::select::no_topic;
 /// How often due messages are published.
 const PACE: Duration = Duration::from_millis(1);
 
-pub fn run(verb: &Play, screen: &Screen) -> anyhow::Result<Outcome> {
-    let connection = Connection {
-        url: verb.url.clone(),
-        topics: None,
-        key: Vec::new(),
-        msg_path: Vec::new(),
-        duration: verb.duration,
-    };
-    if !verb.url.starts_with("zenoh://") {
-        return Err(Usage::error(
-            "a recording is published only to Zenoh; name an address such as zenoh://host:7447",
-        ));
-    }
-    let opening = FileOpening::default();
-    let file = opening.open(&verb.places, Purpose::Hold, screen)?;
-    let recording = Recording::new(file, &verb.places);
-    let topics = recording.topics();
-    let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
-    for (from, _) in &verb.remap {
-        if !topics.contains(&from.as_str()) {
-            return Err(no_topic(from, &verb.places[0], &topics));
+impl Play {
+    pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
+        let connection = Connection {
+            url: self.url.clone(),
+            duration: self.duration,
+            ..Connection::default()
+        };
+        if !self.url.starts_with("zenoh://") {
+            return Err(Usage::error(
+                "a recording is published only to Zenoh; name an address such as zenoh://host:7447",
+            ));
         }
-    }
-    let options = PlayOptions {
-        query: verb.select.query(&verb.places[0], &recording, screen)?,
-        rate: verb.rate,
-        repeat: verb.repeat,
-        // The first of several names counts.
-        names: verb.remap.iter().rev().cloned().collect(),
-        clock: verb.clock,
-        paused: verb.paused,
-    };
-    let mut session = connection.open(screen)?;
-    let mut playback = session.robot.playback(&recording, options)?;
-    let left_out = playback.report().left_out;
-    if !left_out.is_empty() {
-        let listed = left_out.join(", ");
-        screen.warning(format_args!(
-            "left out, as they cannot be published: {listed}"
-        ));
-    }
-    let topics = counted(playback.topics() as u64, "topic");
-    screen.note(format_args!("playing {topics} to {}", verb.url));
-    let keys = Keys::new();
-    // Topics are no sign of a robot: they are ours.
-    let (mut looked, mut has_answered) = (Instant::now(), false);
-    while session.is_open() && !playback.is_ended() {
-        playback.tick(Instant::now())?;
-        if looked.elapsed() >= TICK {
-            looked = Instant::now();
-            has_answered |= session.robot.is_connected();
-            session.tell(screen);
+        let opening = FileOpening::default();
+        let file = opening.open(&self.places, Purpose::Hold, screen)?;
+        let recording = Recording::new(file, &self.places);
+        let topics = recording.topics();
+        let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
+        for (from, _) in &self.remap {
+            if !topics.contains(&from.as_str()) {
+                return Err(no_topic(from, &self.places[0], &topics));
+            }
         }
-        match keys.next() {
-            Some(Pressed::Pause) if playback.is_paused() => playback.resume(),
-            Some(Pressed::Pause) => playback.pause(),
-            Some(Pressed::End) => break,
-            None => std::thread::sleep(PACE),
+        let options = PlayOptions {
+            query: self.select.query(&self.places[0], &recording, screen)?,
+            rate: self.rate,
+            repeat: self.repeat,
+            // The first of several names counts.
+            names: self.remap.iter().rev().cloned().collect(),
+            clock: self.clock,
+            paused: self.paused,
+        };
+        let mut session = connection.open(screen)?;
+        let mut playback = session.robot.playback(&recording, options)?;
+        let left_out = playback.report().left_out;
+        if !left_out.is_empty() {
+            let listed = left_out.join(", ");
+            screen.warning(format_args!(
+                "left out, as they cannot be published: {listed}"
+            ));
         }
+        let topics = counted(playback.topics() as u64, "topic");
+        screen.note(format_args!("playing {topics} to {}", self.url));
+        let keys = Keys::new();
+        // Topics are no sign of a robot: they are ours.
+        let (mut looked, mut has_answered) = (Instant::now(), false);
+        while session.is_open() && !playback.is_ended() {
+            playback.tick(Instant::now())?;
+            if looked.elapsed() >= TICK {
+                looked = Instant::now();
+                has_answered |= session.robot.is_connected();
+                session.tell(screen);
+            }
+            match keys.next() {
+                Some(Pressed::Pause) if playback.is_paused() => playback.resume(),
+                Some(Pressed::Pause) => playback.pause(),
+                Some(Pressed::End) => break,
+                None => std::thread::sleep(PACE),
+            }
+        }
+        drop(keys);
+        let outcome = tell(&playback, screen);
+        // What nobody was there for was published in vain.
+        has_answered |= session.robot.is_connected();
+        anyhow::ensure!(has_answered, "no robot answered at {}", self.url);
+        Ok(outcome)
     }
-    drop(keys);
-    let outcome = tell(&playback, screen);
-    // What nobody was there for was published in vain.
-    has_answered |= session.robot.is_connected();
-    anyhow::ensure!(has_answered, "no robot answered at {}", verb.url);
-    Ok(outcome)
 }
 
 fn tell(playback: &Playback, screen: &Screen) -> Outcome {

@@ -4,7 +4,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use asof::formats::Compression;
 use asof::live::Publisher;
 use asof::live::ros::{QosError, QosOverride};
 use asof::record::{
@@ -35,116 +34,114 @@ const SUPERVISOR_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the status line is updated.
 const STATUS_INTERVAL: Duration = Duration::from_millis(250);
 
-pub fn run(verb: &Record, screen: &Screen) -> anyhow::Result<Outcome> {
-    // Before waiting for a robot that may appear much later.
-    let path = started_path(&verb.output, super::robot::now());
-    check_prefixes(verb)?;
-    let triggers = verb.triggers()?;
-    let files = verb.files(&triggers);
-    // Of the three kinds only one file has the time in its name already.
-    let output = match files {
-        RecordFiles::One { .. } => &path,
-        _ => &verb.output,
-    };
-    files.check(output)?;
-    let qualities = verb.qualities()?;
-    let mut session = verb.connection.open(screen)?;
-    let mut others = verb
-        .others
-        .iter()
-        .map(|url| verb.connection.beside(url).open(screen))
-        .collect::<anyhow::Result<Vec<Session>>>()?;
-    let mut options = RecordOptions {
-        queue_bytes: verb.queue.saturating_mul(1 << 20),
-        tags: verb.tag.iter().cloned().collect(),
-        priorities: verb.priorities(),
-        sim_time: verb.sim_time,
-        ..RecordOptions::default()
-    };
-    session
-        .profile(screen)
-        .clone_into(&mut options.writer.profile);
-    options.writer.level = verb.level;
-    options.writer.compression = match verb.compression.as_str() {
-        "none" => Compression::None,
-        "lz4" => Compression::Lz4,
-        _ => Compression::Zstd,
-    };
-    // With --force, a recording that is there stays until the first message comes.
-    let is_there = matches!(files, RecordFiles::One { .. }) && path.is_file();
-    // Recording starts when each robot has its prefix.
-    let mut recorder = session.robot.record(output, files, options, |_| false)?;
-    let robots = std::iter::once(&session).chain(&others);
-    for (robot, number) in robots.zip(0..) {
-        let qualities = qualities.clone();
-        robot.robot.set_qos_overrides(move |topic| {
-            let asked = last_fit(&qualities, topic);
-            asked.copied().unwrap_or_default()
-        });
-        let prefix = verb.prefix.get(number).map_or("", String::as_str);
-        recorder.add_with_prefix(&robot.robot, prefix, verb.chooser());
-    }
-    for key in &verb.connection.key {
-        recorder.add_key(&session.robot, key)?;
-    }
-    let robots = std::iter::once(&session).chain(&others);
-    let prefixes = verb.prefix.iter().map(String::as_str);
-    let robots = robots.map(|session| session.robot.clone());
-    let robots = robots.zip(prefixes.chain(std::iter::repeat("")));
-    let robots: Vec<(Robot, &str)> = robots.collect();
-    let lookout = || {
-        for problem in trigger_problems(&triggers, &robots) {
-            screen.warning(problem);
+impl Record {
+    pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
+        // Before waiting for a robot that may appear much later.
+        let path = started_path(&self.output, super::robot::now());
+        check_prefixes(self)?;
+        let triggers = self.triggers()?;
+        let files = self.files(&triggers);
+        // Of the three kinds only one file has the time in its name already.
+        let output = match files {
+            RecordFiles::One { .. } => &path,
+            _ => &self.output,
+        };
+        files.check(output)?;
+        let qualities = self.qualities()?;
+        let mut session = self.connection.open(screen)?;
+        let mut others = self
+            .others
+            .iter()
+            .map(|url| self.connection.beside(url).open(screen))
+            .collect::<anyhow::Result<Vec<Session>>>()?;
+        let mut options = RecordOptions {
+            queue_bytes: self.queue.saturating_mul(1 << 20),
+            tags: self.tag.iter().cloned().collect(),
+            priorities: self.priorities(),
+            sim_time: self.sim_time,
+            ..RecordOptions::default()
+        };
+        session
+            .profile(screen)
+            .clone_into(&mut options.writer.profile);
+        options.writer.level = self.level;
+        options.writer.compression = self.compression;
+        // With --force, a recording that is there stays until the first message comes.
+        let is_there = matches!(files, RecordFiles::One { .. }) && path.is_file();
+        // Recording starts when each robot has its prefix.
+        let mut recorder = session.robot.record(output, files, options, |_| false)?;
+        let robots = std::iter::once(&session).chain(&others);
+        for (robot, number) in robots.zip(0..) {
+            let qualities = qualities.clone();
+            robot.robot.set_qos_overrides(move |topic| {
+                let asked = last_fit(&qualities, topic);
+                asked.copied().unwrap_or_default()
+            });
+            let prefix = self.prefix.get(number).map_or("", String::as_str);
+            recorder.add_with_prefix(&robot.robot, prefix, self.chooser());
         }
-    };
-    supervisor::tell("READY=1");
-    let sessions = (&mut session, &mut *others);
-    follow(sessions, &recorder, verb, &path, &lookout, screen)?;
-    supervisor::tell("STOPPING=1");
-    let elapsed = session.elapsed();
-    let before = recorder.report();
-    let report = recorder.stop();
-    let report = report.map_err(|error| broken(&path, &before, error))?;
-    let is_as_before = is_there && report.written() == 0;
-    if is_as_before {
-        let shown = path.display();
-        screen.note(format_args!("no message came; {shown} stays as it was"));
-    }
-    let mut robots = std::iter::once(&mut session).chain(&mut others);
-    let has_answered = robots.any(Session::has_answered);
-    let wanted = TopicRequest::chosen(verb.connection.topics.clone());
-    let robots = std::iter::once(&session).chain(&others);
-    // Robots that have left have no topics any more.
-    let recorded: Vec<&str> = report.topics.keys().map(String::as_str).collect();
-    let named = check_names(robots, &recorded, &wanted, screen);
-    if report.topics.is_empty() && (!has_answered || named.is_err()) {
-        // Nothing is left behind of a robot that was not there, or has no such topic.
-        let parts = report.parts.files.iter();
-        let is_ours = verb.keep.is_none() && !verb.is_split() && !is_as_before;
-        let one = std::iter::once(&path).filter(|_| is_ours);
-        for file in parts.chain(one).filter(|file| file.is_file()) {
-            let _ = std::fs::remove_file(file);
+        for key in &self.connection.key {
+            recorder.add_key(&session.robot, key)?;
         }
-        session.answered()?;
+        let robots = std::iter::once(&session).chain(&others);
+        let prefixes = self.prefix.iter().map(String::as_str);
+        let robots = robots.map(|session| session.robot.clone());
+        let robots = robots.zip(prefixes.chain(std::iter::repeat("")));
+        let robots: Vec<(Robot, &str)> = robots.collect();
+        let lookout = || {
+            for problem in trigger_problems(&triggers, &robots) {
+                screen.warning(problem);
+            }
+        };
+        supervisor::tell("READY=1");
+        let sessions = (&mut session, &mut *others);
+        follow(sessions, &recorder, self, &path, &lookout, screen)?;
+        supervisor::tell("STOPPING=1");
+        let elapsed = session.elapsed();
+        let before = recorder.report();
+        let report = recorder.stop();
+        let report = report.map_err(|error| broken(&path, &before, error))?;
+        let is_as_before = is_there && report.written() == 0;
+        if is_as_before {
+            let shown = path.display();
+            screen.note(format_args!("no message came; {shown} stays as it was"));
+        }
+        let mut robots = std::iter::once(&mut session).chain(&mut others);
+        let has_answered = robots.any(Session::has_answered);
+        let wanted = TopicRequest::chosen(self.connection.topics.clone());
+        let robots = std::iter::once(&session).chain(&others);
+        // Robots that have left have no topics any more.
+        let recorded: Vec<&str> = report.topics.keys().map(String::as_str).collect();
+        let named = check_names(robots, &recorded, &wanted, screen);
+        if report.topics.is_empty() && (!has_answered || named.is_err()) {
+            // Nothing is left behind of a robot that was not there, or has no such topic.
+            let parts = report.parts.files.iter();
+            let is_ours = self.keep.is_none() && !self.is_split() && !is_as_before;
+            let one = std::iter::once(&path).filter(|_| is_ours);
+            for file in parts.chain(one).filter(|file| file.is_file()) {
+                let _ = std::fs::remove_file(file);
+            }
+            session.answered()?;
+            named?;
+            return Ok(Outcome::Done);
+        }
+        let mut is_missing = false;
+        let is_asked = |topic: &str| self.is_recorded(topic);
+        for robot in std::iter::once(&mut session).chain(&mut others) {
+            is_missing |= robot.tell_problems(is_asked, screen);
+        }
+        let outcome = tell(self, &path, &report, elapsed, screen)?;
         named?;
-        return Ok(Outcome::Done);
+        // Of several robots, each has to be there.
+        for robot in std::iter::once(&mut session).chain(&mut others) {
+            robot.answered()?;
+        }
+        Ok(if is_missing {
+            Outcome::Damaged
+        } else {
+            outcome
+        })
     }
-    let mut is_missing = false;
-    let is_asked = |topic: &str| verb.is_recorded(topic);
-    for robot in std::iter::once(&mut session).chain(&mut others) {
-        is_missing |= robot.tell_problems(is_asked, screen);
-    }
-    let outcome = tell(verb, &path, &report, elapsed, screen)?;
-    named?;
-    // Of several robots, each has to be there.
-    for robot in std::iter::once(&mut session).chain(&mut others) {
-        robot.answered()?;
-    }
-    Ok(if is_missing {
-        Outcome::Damaged
-    } else {
-        outcome
-    })
 }
 
 /// Without prefixes, topics of several robots would be merged.

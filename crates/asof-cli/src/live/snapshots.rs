@@ -22,10 +22,6 @@ use crate::writing::parse_size;
 
 /// Flags for snapshots of a robot that is served.
 #[derive(Debug, Args)]
-#[cfg_attr(
-    not(feature = "live"),
-    allow(dead_code, reason = "unused without robots")
-)]
 pub struct Snapshots {
     /// Write the last minute of the running robot to this file on `POST /api/snapshot`: run_0.mcap,
     /// run_1.mcap, …
@@ -81,7 +77,7 @@ impl Snapshots {
         _opening: &Opening,
         _screen: &Screen,
     ) -> anyhow::Result<Arc<dyn SnapshotTaker>> {
-        Err(super::absent(url))
+        Err(super::absent::absent(url))
     }
 
     #[cfg(feature = "live")]
@@ -103,9 +99,8 @@ impl Snapshots {
         let connection = super::Connection {
             url: url.to_owned(),
             topics,
-            key: Vec::new(),
             msg_path: opening.folders().to_vec(),
-            duration: None,
+            ..super::Connection::default()
         };
         let mut session = connection.open(screen)?;
         let mut options = RecordOptions::default();

@@ -13,52 +13,53 @@ use super::robot::{check_names, now};
 use super::table;
 use crate::Outcome;
 use crate::place::TopicRequest;
-use crate::screen::{Screen, output};
+use crate::screen::{Screen, output, write_json};
 
-pub fn run(verb: &Live, screen: &Screen) -> anyhow::Result<Outcome> {
-    let mut session = verb.connection.open(screen)?;
-    let mut watch = Watch::new(&session.robot, verb.connection.chooser());
-    for key in &verb.connection.key {
-        watch.add_key(&session.robot, key)?;
-    }
-    let wanted = TopicRequest::chosen(verb.connection.topics.clone());
-    let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
-    if is_terminal && !verb.plain && !verb.json {
-        table::show(&mut session, &watch, verb.interval)?;
+impl Live {
+    pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
+        let mut session = self.connection.open(screen)?;
+        let mut watch = Watch::new(&session.robot, self.connection.chooser());
+        for key in &self.connection.key {
+            watch.add_key(&session.robot, key)?;
+        }
+        let wanted = TopicRequest::chosen(self.connection.topics.clone());
+        let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+        if is_terminal && !self.plain && !self.json {
+            table::show(&mut session, &watch, self.interval)?;
+            session.answered()?;
+            check_names([&session], &heard(&watch), &wanted, screen)?;
+            return Ok(Outcome::Done);
+        }
+        let mut out = output();
+        let mut plain = Plain::new(screen.palette());
+        let mut next = Instant::now();
+        while session.is_open() {
+            next += self.interval;
+            session.wait(next);
+            session.tell(screen);
+            let now = now();
+            let rates = watch.rates(now);
+            if self.json {
+                for rate in &rates {
+                    write_json(&mut out, &row(rate, now))?;
+                }
+            } else {
+                plain.print(&mut out, &rates, now)?;
+            }
+            out.flush()?;
+        }
         session.answered()?;
         check_names([&session], &heard(&watch), &wanted, screen)?;
-        return Ok(Outcome::Done);
-    }
-    let mut out = output();
-    let mut plain = Plain::new(screen.palette());
-    let mut next = Instant::now();
-    while session.is_open() {
-        next += verb.interval;
-        session.wait(next);
-        session.tell(screen);
-        let now = now();
-        let rates = watch.rates(now);
-        if verb.json {
-            for rate in &rates {
-                serde_json::to_writer(&mut out, &row(rate, now)).map_err(std::io::Error::from)?;
-                writeln!(out)?;
+        for rate in watch.rates(now()) {
+            if !rate.stamps.is_good() {
+                screen.note(format_args!("{}: {}", rate.topic, rate.stamps));
             }
-        } else {
-            plain.print(&mut out, &rates, now)?;
         }
-        out.flush()?;
-    }
-    session.answered()?;
-    check_names([&session], &heard(&watch), &wanted, screen)?;
-    for rate in watch.rates(now()) {
-        if !rate.stamps.is_good() {
-            screen.note(format_args!("{}: {}", rate.topic, rate.stamps));
+        if watch.rates(now()).is_empty() {
+            screen.note(session.without_topics());
         }
+        Ok(Outcome::Done)
     }
-    if watch.rates(now()).is_empty() {
-        screen.note(session.without_topics());
-    }
-    Ok(Outcome::Done)
 }
 
 /// The topics that were heard: a robot that has left has none any more.

@@ -17,7 +17,7 @@ use crate::Outcome;
 use crate::cat::tell_problems;
 use crate::failure::Usage;
 use crate::fleet::{CataloguePlace, fleet_of};
-use crate::place::{Opening, Purpose, TopicRequest};
+use crate::place::{Opening, Purpose, TopicRequest, shown_place};
 use crate::screen::Screen;
 use crate::signals;
 use asof::export::Container;
@@ -290,10 +290,6 @@ fn open_each(
     opened.into_values().collect()
 }
 
-fn shown_place(place: &Path) -> String {
-    asof::formats::without_secrets(&place.display().to_string())
-}
-
 /// Whether the last argument is a query: anything that is not a place and contains a space, or starts like a query.
 fn is_query(word: &str) -> bool {
     let path = Path::new(word);
@@ -564,16 +560,9 @@ impl Drop for QueryGuard<'_> {
 }
 
 /// An error that was reported already.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the query has no answer")]
 pub struct NoAnswer;
-
-impl std::fmt::Display for NoAnswer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the query has no answer")
-    }
-}
-
-impl std::error::Error for NoAnswer {}
 
 #[cfg(test)]
 mod tests {

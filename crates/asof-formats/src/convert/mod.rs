@@ -34,7 +34,7 @@ pub struct ConvertOptions {
     pub to_ros2: bool,
     /// The types of ROS 2.
     pub definitions: Definitions,
-    /// Stop before the next message once the output has this many bytes; [`Converted::next`] is where to go on.
+    /// Stop before the next message once the output has this many bytes; [`ConvertCounts::next`] is where to go on.
     pub bytes: Option<u64>,
     /// Whether attachments are copied.
     pub attachments: bool,
@@ -68,7 +68,7 @@ impl Default for ConvertOptions {
 
 /// The result of a conversion.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Converted {
+pub struct ConvertCounts {
     /// Messages written, including latched ones.
     pub messages: u64,
     /// Latched messages from before the start.
@@ -156,7 +156,7 @@ pub fn convert<W: Write + Seek>(
     writer: &mut McapWriter<W>,
     options: &ConvertOptions,
     progress: &mut dyn FnMut(u64),
-) -> Result<Converted, ConvertError> {
+) -> Result<ConvertCounts, ConvertError> {
     let mut conversion = Conversion {
         recording,
         writer,
@@ -167,7 +167,7 @@ pub fn convert<W: Write + Seek>(
         payload: Vec::new(),
         malformed: BTreeMap::new(),
         before_epoch: 0,
-        done: Converted {
+        done: ConvertCounts {
             messages: 0,
             latched: 0,
             transcoded: 0,
@@ -262,7 +262,7 @@ struct Conversion<'a, W: Write + Seek> {
     malformed: BTreeMap<String, u64>,
     /// Messages from before 1970.
     before_epoch: u64,
-    done: Converted,
+    done: ConvertCounts,
 }
 
 /// How the messages of a channel are written.
@@ -510,7 +510,7 @@ impl<W: Write + Seek> Conversion<'_, W> {
         is_full
     }
 
-    fn conclude(mut self) -> Converted {
+    fn conclude(mut self) -> ConvertCounts {
         for (topic, count) in self.malformed {
             let message =
                 format!("{count} messages do not match their definition and were skipped");

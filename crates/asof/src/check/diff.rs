@@ -45,23 +45,13 @@ fn compare(good: &Survey, new: &Survey) -> Vec<Difference> {
     let mut found = Vec::new();
     for (name, topic) in &good.topics {
         match new.topics.get(name) {
-            None => found.push(whole(
-                name,
-                "topic",
-                topic.types.join(", "),
-                "missing".into(),
-            )),
+            None => found.push(whole(name, "topic", &topic.types.join(", "), "missing")),
             Some(other) => compare_topic(name, (good, topic), (new, other), &mut found),
         }
     }
     for (name, topic) in &new.topics {
         if !good.topics.contains_key(name) {
-            found.push(whole(
-                name,
-                "topic",
-                "missing".into(),
-                topic.types.join(", "),
-            ));
+            found.push(whole(name, "topic", "missing", &topic.types.join(", ")));
         }
     }
     found.retain(|one| one.size > 0.0);
@@ -69,12 +59,12 @@ fn compare(good: &Survey, new: &Survey) -> Vec<Difference> {
     found
 }
 
-fn whole(subject: &str, kind: &'static str, good: String, new: String) -> Difference {
+fn whole(subject: &str, kind: &'static str, good: &str, new: &str) -> Difference {
     Difference {
         subject: subject.to_owned(),
         kind,
-        good,
-        new,
+        good: good.to_owned(),
+        new: new.to_owned(),
         size: STRUCTURAL_SIZE,
     }
 }
@@ -87,7 +77,7 @@ fn compare_topic(
 ) {
     if one.types != other.types {
         let (one, other) = (one.types.join(", "), other.types.join(", "));
-        found.push(whole(name, "type", one, other));
+        found.push(whole(name, "type", &one, &other));
     }
     let mut push = |kind, good: String, new: String, size: f64| {
         found.push(Difference {

@@ -1,7 +1,6 @@
 //! A recording that is read completely, and whose parts must agree.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::{Array as _, RecordBatch};
@@ -98,10 +97,7 @@ fn diagnosis(file: &Recording, problems: Vec<Problem>) -> Result<Diagnosis, Erro
         _ => readable_messages(file)?,
     };
     Ok(Diagnosis {
-        path: file
-            .places()
-            .first()
-            .map_or_else(String::new, |place: &PathBuf| place.display().to_string()),
+        path: file.place_names().into_iter().next().unwrap_or_default(),
         healthy: problems.is_empty(),
         is_damaged: !problems.is_empty(),
         messages,

@@ -28,7 +28,7 @@ pub struct Verdict {
     /// What was found, and what was expected.
     pub message: String,
     /// The first few violations.
-    pub failures: Vec<Broken>,
+    pub failures: Vec<ExpectationFailure>,
     /// How many there are.
     pub count: u64,
 }
@@ -47,7 +47,7 @@ pub enum Ruling {
 
 /// A violation of an expectation in a recording.
 #[derive(Debug, Clone, Serialize)]
-pub struct Broken {
+pub struct ExpectationFailure {
     /// Nanoseconds since the epoch; `None` where it has no time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_time: Option<i64>,
@@ -67,11 +67,19 @@ impl Verdict {
         }
     }
 
+    fn of(subject: &str, kind: &'static str, message: String, holds: bool) -> Self {
+        let mut verdict = Verdict::new(subject, kind, message.clone());
+        if !holds {
+            verdict.breaks(None, || message);
+        }
+        verdict
+    }
+
     pub(crate) fn breaks(&mut self, log_time: Option<i64>, message: impl FnOnce() -> String) {
         self.outcome = Ruling::Failed;
         self.count += 1;
         if self.failures.len() < KEPT_FAILURES {
-            self.failures.push(Broken {
+            self.failures.push(ExpectationFailure {
                 log_time,
                 message: message(),
             });
@@ -125,15 +133,9 @@ fn of_totals(
     survey: &Survey,
 ) {
     if let Some(wanted) = &expected.type_name {
-        let types = topic.types.join(", ");
-        let message = format!("{types}, expected {wanted}");
-        let verdict = Verdict::new(name, "type", message.clone());
+        let message = format!("{}, expected {wanted}", topic.types.join(", "));
         let is_right = topic.types.iter().all(|found| found == wanted);
-        verdicts.push(if is_right {
-            verdict
-        } else {
-            verdict.failed(message)
-        });
+        verdicts.push(Verdict::of(name, "type", message, is_right));
     }
     let mut number = |kind: &'static str, found: f64, bounds: Bounds<f64>, unit: &str| {
         // A rounded number that would pass is no reason for a failure.
@@ -141,13 +143,7 @@ fn of_totals(
         let is_told = bounds.has(&short) == bounds.has(&found);
         let told = if is_told { short } else { found };
         let message = format!("{told}{unit}, expected {bounds}{unit}");
-        let verdict = Verdict::new(name, kind, message.clone());
-        let is_right = bounds.has(&found);
-        verdicts.push(if is_right {
-            verdict
-        } else {
-            verdict.failed(message)
-        });
+        verdicts.push(Verdict::of(name, kind, message, bounds.has(&found)));
     };
     if let Some(bounds) = expected.messages {
         number("messages", topic.messages as f64, bounds, "");

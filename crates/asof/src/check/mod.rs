@@ -12,7 +12,7 @@ mod survey;
 pub use diff::Difference;
 pub use doctor::{Diagnosis, DoctorOptions, UnknownMessages};
 pub use expectations::{Bounds, Expectations, OfQuery, OfTopic, OfTransform, Path, Span};
-pub use judge::{Broken, Ruling, Verdict};
+pub use judge::{ExpectationFailure, Ruling, Verdict};
 pub use report::{CheckReport, junit};
 
 use crate::{Error, Recording};

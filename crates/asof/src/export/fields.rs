@@ -121,7 +121,8 @@ pub fn field_paths<'a>(channels: impl IntoIterator<Item = &'a Channel>) -> BTree
     paths
 }
 
-fn add_paths(fields: &Fields, before: &str, paths: &mut BTreeSet<String>) {
+/// Adds the paths of fields, those of structs included.
+pub(crate) fn add_paths(fields: &Fields, before: &str, paths: &mut BTreeSet<String>) {
     for field in fields {
         let path = format!("{before}{}", field.name());
         if let DataType::Struct(inner) = field.data_type() {

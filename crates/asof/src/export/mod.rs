@@ -20,6 +20,8 @@ use asof_decode::{Layers, Projection, Survey, TableOptions, Tables, Timeline};
 
 pub use decoders::ReportingDecoders;
 use decoders::missing_definition;
+#[cfg(feature = "sql")]
+pub(crate) use fields::add_paths;
 pub use fields::{field_paths, meant_field, narrow};
 use line_files::LineFiles;
 pub use shape::{Shape, TimeZone};

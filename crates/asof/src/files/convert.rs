@@ -7,7 +7,8 @@ use asof_formats::McapWriterOptions;
 use serde::Serialize;
 
 use super::bag_metadata::{place_beside, write_beside};
-use super::writing::{Written, folder_of, refuse_input, refuse_other_format, write};
+use super::new_file::folder_of;
+use super::writing::{ConvertReport, refuse_input, refuse_other_format, write};
 use crate::problems::problems_as_json;
 use crate::{Error, Recording};
 
@@ -36,7 +37,7 @@ pub struct RecoverOptions {
 /// What was saved of a recording.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
-pub struct Recovered {
+pub struct RecoverReport {
     /// The recording.
     pub path: String,
     /// The new file.
@@ -65,7 +66,7 @@ impl Recording {
         &self,
         path: impl AsRef<Path>,
         options: &ConvertOptions,
-    ) -> Result<Written, Error> {
+    ) -> Result<ConvertReport, Error> {
         let path = path.as_ref();
         self.refuse(path, "converted")?;
         let beside = options
@@ -96,19 +97,16 @@ impl Recording {
         &self,
         path: impl AsRef<Path>,
         options: &RecoverOptions,
-    ) -> Result<Recovered, Error> {
+    ) -> Result<RecoverReport, Error> {
         let path = path.as_ref();
         self.refuse(path, "recovered")?;
         let all = asof_formats::ConvertOptions::default();
-        let Written { size, converted } =
+        let ConvertReport { size, converted } =
             write(self, path, options.force, options.writer.clone(), &all)?;
         let summary = self.summary();
         let declared = summary.messages.unwrap_or(0);
-        Ok(Recovered {
-            path: self
-                .places()
-                .first()
-                .map_or_else(String::new, |place| place.display().to_string()),
+        Ok(RecoverReport {
+            path: self.place_names().into_iter().next().unwrap_or_default(),
             output: path.to_owned(),
             size,
             messages: converted.messages,

@@ -29,44 +29,24 @@ impl NewFile {
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let found = fs::symlink_metadata(&target).ok();
         if let Some(found) = &found {
-            if found.is_dir() {
-                return Err(Error::file(
-                    format!(
-                        "cannot write {}: it is a folder; name a file in it with -o",
-                        path.display()
-                    ),
-                    None,
-                ));
-            }
-            if !found.is_file() {
-                return Err(Error::file(
-                    format!(
-                        "cannot write {}: it is not an ordinary file; name another with -o",
-                        path.display()
-                    ),
-                    None,
-                ));
-            }
-            if is_input(&target) {
-                let path = path.display();
-                let message = format!("cannot write {path}: it is being read; name another file");
-                return Err(Error::file(message, None));
-            }
-            if !may_replace(&target) {
-                return Err(Error::file(
-                    format!(
-                        "{} exists already; name another file with -o, or replace it with --force",
-                        path.display()
-                    ),
-                    None,
-                ));
+            let shown = path.display();
+            let refused = if found.is_dir() {
+                format!("cannot write {shown}: it is a folder; name a file in it with -o")
+            } else if !found.is_file() {
+                format!("cannot write {shown}: it is not an ordinary file; name another with -o")
+            } else if is_input(&target) {
+                format!("cannot write {shown}: it is being read; name another file")
+            } else if !may_replace(&target) {
+                already_there(path)
+            } else {
+                String::new()
+            };
+            if !refused.is_empty() {
+                return Err(Error::file(refused, None));
             }
         }
-        let folder = match target.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let temporary = unfinished_file(folder).map_err(|error| unwritable(path, folder, error))?;
+        let folder = folder_of(&target);
+        let temporary = unfinished_file(&folder).map_err(|error| unwritable(path, error))?;
         Ok(NewFile {
             temporary,
             target,
@@ -139,24 +119,37 @@ impl Write for Appender {
     }
 }
 
-fn unwritable(path: &Path, folder: &Path, error: io::Error) -> Error {
+/// The folder of a file that exists or will exist.
+pub(crate) fn folder_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// Says that a file exists, and may not be replaced.
+pub(crate) fn already_there(path: &Path) -> String {
     let path = path.display();
-    let line = match error.kind() {
+    format!("{path} exists already; name another file with -o, or replace it with --force")
+}
+
+/// The error of a file that cannot be created.
+pub(crate) fn unwritable(path: &Path, error: io::Error) -> Error {
+    let shown = path.display();
+    let message = match error.kind() {
+        ErrorKind::AlreadyExists => already_there(path),
         ErrorKind::NotFound => {
-            format!(
-                "cannot write {path}: there is no folder {}; make it first",
-                folder.display()
-            )
+            let folder = folder_of(path);
+            let folder = folder.display();
+            format!("cannot write {shown}: there is no folder {folder}; make it first")
         }
         ErrorKind::PermissionDenied => {
-            format!("cannot write {path}: permission denied; choose another folder with -o")
+            format!("cannot write {shown}: permission denied; choose another folder with -o")
         }
-        _ => format!("cannot write {path}: {error}"),
+        _ => format!("cannot write {shown}: {error}"),
     };
-    Error::File {
-        message: line,
-        cause: Some(error),
-    }
+    let cause = Some(error);
+    Error::File { message, cause }
 }
 
 /// The files that this process reads, by what identifies them.

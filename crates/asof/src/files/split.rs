@@ -7,7 +7,8 @@ use asof_core::{Problem, Query, Stamp, TimeRange};
 use asof_formats::{ConvertOptions, McapWriterOptions};
 use serde::Serialize;
 
-use super::writing::{folder_of, refuse_input, refuse_other_format, write};
+use super::new_file::{already_there, folder_of};
+use super::writing::{refuse_input, refuse_other_format, write};
 use crate::problems::problems_as_json;
 use crate::{Error, Recording};
 
@@ -121,11 +122,7 @@ impl Recording {
         let whole = options.query.range.intersect(self.summary().range);
         options.refuse_too_many(self, &options.query, whole)?;
         let mut done = SplitReport {
-            places: self
-                .places()
-                .iter()
-                .map(|place| place.display().to_string())
-                .collect(),
+            places: self.place_names(),
             parts: Vec::new(),
             messages: 0,
             problems: Vec::new(),
@@ -176,11 +173,7 @@ impl SplitOptions {
                 refuse_input(place, path, "split")?;
             }
             if !self.force {
-                let message = format!(
-                    "{} exists already; name another file with -o, or replace it with --force",
-                    path.display()
-                );
-                return Err(Error::file(message, None));
+                return Err(Error::file(already_there(path), None));
             }
         }
         Ok(earlier)

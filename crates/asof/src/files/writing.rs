@@ -4,21 +4,21 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use asof_formats::{
-    ConvertError, ConvertOptions, Converted, McapWriteError, McapWriter, McapWriterOptions,
+    ConvertCounts, ConvertError, ConvertOptions, McapWriteError, McapWriter, McapWriterOptions,
     convert, profile_of,
 };
 
-use super::new_file::{NewFile, refuse_same};
+use super::new_file::{NewFile, folder_of, refuse_same};
 use crate::text::quoted;
 use crate::{Error, Recording, is_address};
 
 /// What was written: the size in bytes, and the counts.
 #[derive(Debug, Clone)]
-pub struct Written {
+pub struct ConvertReport {
     /// The size of the file, in bytes.
     pub size: u64,
     /// The counts.
-    pub converted: Converted,
+    pub converted: ConvertCounts,
 }
 
 /// Writes a recording to a file that appears when it is complete, reporting progress.
@@ -28,7 +28,7 @@ pub(crate) fn write(
     force: bool,
     mut writer_options: McapWriterOptions,
     options: &ConvertOptions,
-) -> Result<Written, Error> {
+) -> Result<ConvertReport, Error> {
     let summary = recording.summary();
     writer_options.profile = profile_of(&summary, options);
     let failed = |error: McapWriteError| Error::from(error).at(path);
@@ -47,7 +47,7 @@ pub(crate) fn write(
     let found = std::fs::metadata(path);
     let found = found
         .map_err(|error| Error::file(format!("cannot find {} any more", path.display()), error))?;
-    Ok(Written {
+    Ok(ConvertReport {
         size: found.len(),
         converted,
     })
@@ -120,12 +120,4 @@ fn refuse_any_in(
         refuse_same(&entry.path(), output, word)?;
         refuse_any_in(&entry.path(), output, word, known)
     })
-}
-
-/// The folder of a file that exists or will exist.
-pub(crate) fn folder_of(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => PathBuf::from("."),
-    }
 }

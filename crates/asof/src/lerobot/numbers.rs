@@ -12,7 +12,7 @@ use asof_decode::{Decoders, is_number, numbers};
 use super::joints::{FIELDS, Joints, joint_of};
 use super::map::Feature;
 use super::{DatasetMap, LerobotError};
-use crate::align::{AlignOptions, Aligned};
+use crate::align::{AlignOptions, Alignment};
 
 /// A feature's numbers, row by row.
 pub(super) struct Rows {
@@ -78,7 +78,7 @@ pub(super) fn rows(
     };
     let mut parts: Vec<Part> = vec![Part::default(); columns.len()];
     if !names.is_empty() {
-        let aligned = Aligned::at(source, Arc::clone(times), &names, options.clone())?;
+        let aligned = Alignment::at(source, Arc::clone(times), &names, options.clone())?;
         let mut batches = aligned.read(source)?;
         for batch in &mut batches {
             let batch = batch?;

@@ -12,6 +12,7 @@ use asof_record::{
 
 use super::Robot;
 use crate::Error;
+use crate::files::unwritable;
 
 /// The files of a recording of a robot.
 #[derive(Debug, Clone)]
@@ -44,11 +45,11 @@ impl RecordFiles {
             .parent()
             .filter(|folder| !folder.as_os_str().is_empty());
         if folder.is_some_and(|folder| !folder.is_dir()) {
-            return Err(refused(path, ErrorKind::NotFound.into()));
+            return Err(unwritable(path, ErrorKind::NotFound.into()));
         }
         match self {
             RecordFiles::One { replace: false } if path.exists() => {
-                Err(refused(path, ErrorKind::AlreadyExists.into()))
+                Err(unwritable(path, ErrorKind::AlreadyExists.into()))
             }
             _ => Ok(()),
         }
@@ -90,7 +91,7 @@ impl Robot {
             }
             RecordFiles::One { replace } => {
                 let path = started_path(path, Stamp::now());
-                let refused = |error| refused(&path, error);
+                let refused = |error| unwritable(&path, error);
                 if replace && path.is_file() {
                     // What cannot be written is refused now.
                     File::options().write(true).open(&path).map_err(refused)?;
@@ -160,25 +161,5 @@ impl Seek for FrontToBack {
             self.position = self.file.seek(to)?;
         }
         Ok(self.position)
-    }
-}
-
-fn refused(path: &Path, error: io::Error) -> Error {
-    let shown = path.display();
-    let line = match error.kind() {
-        ErrorKind::AlreadyExists => {
-            format!("{shown} exists already; name another file with -o, or replace it with --force")
-        }
-        ErrorKind::NotFound => {
-            format!("cannot write {shown}: there is no such folder; make it first")
-        }
-        ErrorKind::PermissionDenied => {
-            format!("cannot write {shown}: permission denied; choose another folder with -o")
-        }
-        _ => format!("cannot write {shown}: {error}"),
-    };
-    Error::File {
-        message: line,
-        cause: Some(error),
     }
 }

@@ -1,5 +1,6 @@
 //! Tables for people: aligned, and cut to the width of the terminal.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, Write};
 
@@ -8,7 +9,6 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 /// A column of a table for people.
 #[derive(Debug, Clone, Copy)]
 pub struct Column {
-    name: &'static str,
     is_right: bool,
     /// Where its cells are cut, and the least width that they are cut to; `None` if they are never cut.
     cut: Option<(Cut, usize)>,
@@ -16,141 +16,188 @@ pub struct Column {
 
 /// Where a text that is too long loses characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cut {
+pub(super) enum Cut {
     Middle,
     End,
 }
 
 impl Column {
     /// Of texts.
-    pub const fn left(name: &'static str) -> Self {
-        Column {
-            name,
-            is_right: false,
-            cut: None,
-        }
-    }
-
+    pub const LEFT: Column = Column {
+        is_right: false,
+        cut: None,
+    };
     /// Of numbers.
-    pub const fn right(name: &'static str) -> Self {
-        Column {
-            is_right: true,
-            ..Column::left(name)
-        }
-    }
+    pub const RIGHT: Column = Column {
+        is_right: true,
+        cut: None,
+    };
 
     /// The same for names, which lose their middle where the line is too long: start and end tell them apart.
     #[must_use]
     pub const fn cut_in_the_middle(self, least: usize) -> Self {
-        Column {
-            cut: Some((Cut::Middle, least)),
-            ..self
-        }
+        let cut = Some((Cut::Middle, least));
+        Column { cut, ..self }
     }
 
     /// The same for contents, which lose their end.
     #[must_use]
     pub const fn cut_at_the_end(self, least: usize) -> Self {
-        Column {
-            cut: Some((Cut::End, least)),
-            ..self
-        }
+        let cut = Some((Cut::End, least));
+        Column { cut, ..self }
     }
 }
 
 /// The widest column where there is no terminal. A longer cell widens only its own line.
 const MAX_COLUMN_WIDTH: usize = 120;
-/// The space before each line, and between two columns.
+/// The space before each line of a whole table, and between two columns.
 const GAP: usize = 2;
 
-/// Writes a table under the names of its columns, within so many characters; returns whether something was cut. The title
-/// is shown in a style: what it displays is written before it, and its alternate form after it.
+/// The lines of a table for people: cells below each other under the names of their columns, as wide as those that were measured.
+#[derive(Debug)]
+pub struct Columns {
+    names: Vec<String>,
+    kinds: Vec<Column>,
+    widths: Vec<usize>,
+    /// No column becomes wider. A longer cell widens only its own line.
+    most: usize,
+    indent: usize,
+    /// Whether the lines have to fit, and cells are cut.
+    is_fitted: bool,
+    /// Whether names of numbers stand left as well.
+    has_left_names: bool,
+}
+
+impl Columns {
+    /// Columns under these names, which are at most so wide.
+    pub fn new<N: Into<String>>(
+        columns: impl IntoIterator<Item = (N, Column)>,
+        most: usize,
+    ) -> Self {
+        let columns = columns.into_iter();
+        let (names, kinds): (Vec<String>, Vec<Column>) =
+            columns.map(|(name, column)| (name.into(), column)).unzip();
+        Columns {
+            widths: names.iter().map(|name| name.width().min(most)).collect(),
+            names,
+            kinds,
+            most,
+            indent: 0,
+            is_fitted: false,
+            has_left_names: false,
+        }
+    }
+
+    /// The same with all names at the left of their columns.
+    pub(super) fn with_left_names(self) -> Self {
+        Columns {
+            has_left_names: true,
+            ..self
+        }
+    }
+
+    /// Widens the columns to the cells of these rows.
+    pub fn measure(&mut self, rows: &[impl AsRef<[String]>]) {
+        for row in rows {
+            for (width, cell) in self.widths.iter_mut().zip(row.as_ref()) {
+                *width = (*width).max(cell.width().min(self.most));
+            }
+        }
+    }
+
+    /// Narrows the columns until a line has at most so many characters, as far as they can be cut.
+    fn fit(&mut self, room: usize) {
+        self.is_fitted = true;
+        while self.widths.iter().map(|width| GAP + width).sum::<usize>() > room {
+            let is_wide = |&place: &usize| matches!(self.kinds[place].cut, Some((_, least)) if self.widths[place] > least);
+            // The widest gives way first, as long as it can.
+            let widest = (0..self.kinds.len()).filter(is_wide);
+            let Some(place) = widest.max_by_key(|&place| self.widths[place]) else {
+                return;
+            };
+            self.widths[place] -= 1;
+        }
+    }
+
+    /// Writes the names, in a style: what it displays is written before them, and its alternate form after them.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn write_names(&self, out: &mut impl Write, style: &dyn Display) -> io::Result<()> {
+        let is_right = |column: &Column| column.is_right && !self.has_left_names;
+        let (line, _) = self.line(&self.names, is_right);
+        writeln!(out, "{style}{line}{style:#}")
+    }
+
+    /// Writes a line below the names.
+    pub(super) fn write_rule(&self, out: &mut impl Write) -> io::Result<()> {
+        let lines: Vec<String> = self.widths.iter().map(|width| "─".repeat(*width)).collect();
+        writeln!(out, "{}", lines.join(&"─".repeat(GAP)))
+    }
+
+    /// Writes the cells of a row; returns whether one was cut.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn write(&self, out: &mut impl Write, cells: &[String]) -> io::Result<bool> {
+        let (line, is_cut) = self.line(cells, |column| column.is_right);
+        writeln!(out, "{line}")?;
+        Ok(is_cut)
+    }
+
+    fn line(&self, cells: &[String], is_right: impl Fn(&Column) -> bool) -> (String, bool) {
+        let (mut line, mut is_cut) = (" ".repeat(self.indent), false);
+        for (place, ((column, cell), &width)) in
+            self.kinds.iter().zip(cells).zip(&self.widths).enumerate()
+        {
+            if place > 0 {
+                line.push_str(&" ".repeat(GAP));
+            }
+            let short = match column.cut {
+                Some((cut, _)) if self.is_fitted && cell.width() > width => {
+                    is_cut = true;
+                    Cow::Owned(shortened(cell, width, cut))
+                }
+                _ => Cow::Borrowed(cell.as_str()),
+            };
+            let padding = " ".repeat(width.saturating_sub(short.width()));
+            if is_right(column) {
+                line.extend([&*padding, &*short]);
+            } else {
+                line.extend([&*short, &*padding]);
+            }
+        }
+        line.truncate(line.trim_end().len());
+        (line, is_cut)
+    }
+}
+
+/// Writes a whole table under the names of its columns, within so many characters; returns whether something was cut. The names are
+/// in a style: see [`Columns::write_names`].
 ///
 /// # Errors
 /// When it cannot be written.
 pub fn write_columns(
     out: &mut impl Write,
-    columns: &[Column],
+    columns: &[(&str, Column)],
     rows: &[Vec<String>],
-    room: Option<usize>,
-    title: &dyn Display,
-) -> io::Result<bool> {
-    let names: Vec<String> = columns
-        .iter()
-        .map(|column| column.name.to_owned())
-        .collect();
-    let widths = widths(columns, rows.iter().chain([&names]), room);
-    write_row(out, columns, &names, &widths, room, title)?;
-    let mut is_cut = false;
-    for row in rows {
-        is_cut |= write_row(out, columns, row, &widths, room, &"")?;
-    }
-    Ok(is_cut)
-}
-
-/// The widths of the columns: those of their cells, less where the line would be too long.
-fn widths<'a>(
-    columns: &[Column],
-    rows: impl Iterator<Item = &'a Vec<String>>,
-    room: Option<usize>,
-) -> Vec<usize> {
-    let most = room.unwrap_or(MAX_COLUMN_WIDTH);
-    let mut widths = vec![0; columns.len()];
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.width()).min(most);
-        }
-    }
-    let Some(room) = room else { return widths };
-    let length = |widths: &[usize]| widths.iter().map(|width| GAP + width).sum::<usize>();
-    while length(&widths) > room {
-        // The widest gives way first, as long as it can.
-        let widest = (0..columns.len())
-            .filter(
-                |&place| matches!(columns[place].cut, Some((_, least)) if widths[place] > least),
-            )
-            .max_by_key(|&place| widths[place]);
-        match widest {
-            Some(place) => widths[place] -= 1,
-            None => break,
-        }
-    }
-    widths
-}
-
-fn write_row(
-    out: &mut impl Write,
-    columns: &[Column],
-    cells: &[String],
-    widths: &[usize],
     room: Option<usize>,
     style: &dyn Display,
 ) -> io::Result<bool> {
-    let mut is_cut = false;
-    let mut line = String::new();
-    for ((column, cell), &width) in columns.iter().zip(cells).zip(widths) {
-        let short = match column.cut {
-            Some((cut, _)) if room.is_some() && cell.width() > width => {
-                is_cut = true;
-                shortened(cell, width, cut)
-            }
-            _ => cell.clone(),
-        };
-        let padding = " ".repeat(width.saturating_sub(short.width()));
-        line.extend([" ".repeat(GAP).as_str()]);
-        if column.is_right {
-            line.extend([padding.as_str(), &short]);
-        } else {
-            line.extend([short.as_str(), &padding]);
-        }
+    let most = room.unwrap_or(MAX_COLUMN_WIDTH);
+    let mut table = Columns::new(columns.iter().copied(), most);
+    table.indent = GAP;
+    table.measure(rows);
+    if let Some(room) = room {
+        table.fit(room);
     }
-    let line = line.trim_end();
-    writeln!(out, "{style}{line}{style:#}")?;
-    Ok(is_cut)
+    table.write_names(out, style)?;
+    rows.iter()
+        .try_fold(false, |is_cut, row| Ok(table.write(out, row)? || is_cut))
 }
 
 /// A text without its middle or its end, in so many columns of the terminal.
-fn shortened(text: &str, width: usize, cut: Cut) -> String {
+pub(super) fn shortened(text: &str, width: usize, cut: Cut) -> String {
     let room = width.saturating_sub(1);
     let front = match cut {
         // The end of a name says more than its start.
@@ -168,10 +215,12 @@ fn shortened(text: &str, width: usize, cut: Cut) -> String {
         letters.take_while(fits).collect::<Vec<char>>()
     };
     let start = taken(&mut text.chars(), front);
-    let mut end = taken(&mut text.chars().rev(), room - front);
+    let mut end = match cut {
+        Cut::Middle => taken(&mut text.chars().rev(), room - front),
+        Cut::End => Vec::new(),
+    };
     end.reverse();
-    let dots = ['…'];
-    start.iter().chain(&dots).chain(&end).collect()
+    start.iter().chain(&['…']).chain(&end).collect()
 }
 
 /// A text over several lines of so many characters, the later ones indented: broken at spaces.
@@ -201,13 +250,17 @@ pub fn wrapped(text: &str, indent: usize, room: Option<usize>) -> String {
 mod tests {
     use super::*;
 
-    const NAMES: [Column; 3] = [
-        Column::left("topic").cut_in_the_middle(12),
-        Column::left("type").cut_in_the_middle(12),
-        Column::right("messages"),
+    const NAMES: [(&str, Column); 3] = [
+        ("topic", Column::LEFT.cut_in_the_middle(12)),
+        ("type", Column::LEFT.cut_in_the_middle(12)),
+        ("messages", Column::RIGHT),
     ];
 
-    fn table(columns: &[Column], rows: &[[&str; 3]], room: Option<usize>) -> (String, bool) {
+    fn table(
+        columns: &[(&str, Column)],
+        rows: &[[&str; 3]],
+        room: Option<usize>,
+    ) -> (String, bool) {
         let rows: Vec<Vec<String>> = rows
             .iter()
             .map(|row| row.iter().map(ToString::to_string).collect())

@@ -15,7 +15,7 @@ pub enum Escapes {
 }
 
 /// A writer that escapes characters as `\\u202e`.
-pub struct Escaped<W> {
+pub struct EscapeWriter<W> {
     out: W,
     escapes: Escapes,
     /// Whether output is flushed at the end of each line.
@@ -27,10 +27,10 @@ pub struct Escaped<W> {
 /// The longest character that is escaped.
 const MAX_CHAR_BYTES: usize = 3;
 
-impl<W: Write> Escaped<W> {
+impl<W: Write> EscapeWriter<W> {
     /// A writer to `out`.
     pub fn new(out: W, escapes: Escapes) -> Self {
-        Escaped {
+        EscapeWriter {
             out,
             escapes,
             is_by_lines: false,
@@ -41,7 +41,7 @@ impl<W: Write> Escaped<W> {
     /// The same, flushing each complete line.
     #[must_use]
     pub fn by_lines(self, is_by_lines: bool) -> Self {
-        Escaped {
+        EscapeWriter {
             is_by_lines,
             ..self
         }
@@ -107,7 +107,7 @@ fn meaning(bytes: &[u8]) -> Meaning {
     }
 }
 
-impl<W: Write> Write for Escaped<W> {
+impl<W: Write> Write for EscapeWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_all(bytes)?;
         Ok(bytes.len())
@@ -129,7 +129,7 @@ impl<W: Write> Write for Escaped<W> {
     }
 }
 
-impl<W: Write> Escaped<W> {
+impl<W: Write> EscapeWriter<W> {
     fn put_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         // Nearly all output is plain, which is quick to check.
         let is_plain = self.escapes == Escapes::Unseen && self.begun.is_empty() && bytes.is_ascii();
@@ -152,7 +152,7 @@ mod tests {
 
     fn written(escapes: Escapes, parts: &[&[u8]]) -> String {
         let mut out = Vec::new();
-        let mut escaped = Escaped::new(&mut out, escapes);
+        let mut escaped = EscapeWriter::new(&mut out, escapes);
         for part in parts {
             escaped.write_all(part).expect("memory");
         }

@@ -3,9 +3,10 @@
 use std::io::{self, Write};
 
 use arrow_array::{Array, RecordBatch};
-use arrow_schema::SchemaRef;
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use arrow_schema::{Field, SchemaRef};
+use unicode_width::UnicodeWidthStr;
 
+use super::columns::{Column, Columns, Cut, shortened};
 use super::values::{Reader, write};
 use crate::text::{counted, shown};
 
@@ -13,49 +14,50 @@ use crate::text::{counted, shown};
 const MEASURED_ROWS: usize = 1000;
 
 /// Writes a table whose columns are as wide as their first rows. Only these rows are held.
-pub struct Grid<W: Write> {
+pub(super) struct Grid<W: Write> {
     out: W,
-    names: Vec<String>,
-    is_number: Vec<bool>,
+    columns: Columns,
     /// The most characters of a cell.
     room: usize,
-    waiting: Vec<Vec<String>>,
-    widths: Option<Vec<usize>>,
+    /// The first rows, until the widths are known.
+    waiting: Option<Vec<Vec<String>>>,
     rows: u64,
 }
 
 impl<W: Write> Grid<W> {
-    /// A table of these columns, on lines of at most so many characters.
-    pub fn new(out: W, schema: &SchemaRef, room: usize) -> Self {
+    /// A table of these columns, with cells of at most so many characters.
+    pub(super) fn new(out: W, schema: &SchemaRef, room: usize) -> Self {
+        let column = |field: &Field| {
+            if field.data_type().is_numeric() {
+                Column::RIGHT
+            } else {
+                Column::LEFT
+            }
+        };
         let fields = schema.fields().iter();
+        let columns = fields.map(|field| (shown(field.name()), column(field)));
         Grid {
             out,
+            columns: Columns::new(columns, usize::MAX).with_left_names(),
             room,
-            names: fields
-                .clone()
-                .map(|field| shown(field.name()).into_owned())
-                .collect(),
-            is_number: fields.map(|field| field.data_type().is_numeric()).collect(),
-            waiting: Vec::new(),
-            widths: None,
+            waiting: Some(Vec::new()),
             rows: 0,
         }
     }
 
     /// Adds rows.
-    ///
-    /// # Errors
-    /// When they cannot be written.
-    pub fn write(&mut self, batch: &RecordBatch) -> io::Result<()> {
+    pub(super) fn write(&mut self, batch: &RecordBatch) -> io::Result<()> {
         for row in 0..batch.num_rows() {
             let columns = batch.columns().iter();
             let cells: Vec<String> = columns.map(|column| self.cell(column, row)).collect();
             self.rows += 1;
-            match &self.widths {
-                Some(widths) => write_row(&mut self.out, &cells, widths, &self.is_number)?,
-                None => self.waiting.push(cells),
-            }
-            if self.waiting.len() >= MEASURED_ROWS {
+            let Some(waiting) = &mut self.waiting else {
+                self.columns.write(&mut self.out, &cells)?;
+                continue;
+            };
+            self.columns.measure(std::slice::from_ref(&cells));
+            waiting.push(cells);
+            if waiting.len() >= MEASURED_ROWS {
                 self.settle()?;
             }
         }
@@ -63,35 +65,23 @@ impl<W: Write> Grid<W> {
     }
 
     /// Writes what is left, and returns what it was written to.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn finish(mut self) -> io::Result<W> {
-        if self.widths.is_none() {
-            self.settle()?;
-        }
+    pub(super) fn finish(mut self) -> io::Result<W> {
+        self.settle()?;
         writeln!(self.out, "({})", counted(self.rows, "row"))?;
         self.out.flush()?;
         Ok(self.out)
     }
 
-    /// Chooses the widths, and writes the waiting rows.
+    /// Writes the names and the waiting rows, once.
     fn settle(&mut self) -> io::Result<()> {
-        let waiting = std::mem::take(&mut self.waiting);
-        let mut widths: Vec<usize> = self.names.iter().map(|name| name.width()).collect();
+        let Some(waiting) = self.waiting.take() else {
+            return Ok(());
+        };
+        self.columns.write_names(&mut self.out, &"")?;
+        self.columns.write_rule(&mut self.out)?;
         for cells in &waiting {
-            for (width, cell) in widths.iter_mut().zip(cells) {
-                *width = (*width).max(cell.width());
-            }
+            self.columns.write(&mut self.out, cells)?;
         }
-        let left = vec![false; widths.len()];
-        write_row(&mut self.out, &self.names, &widths, &left)?;
-        let lines: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
-        writeln!(self.out, "{}", lines.join("──"))?;
-        for cells in &waiting {
-            write_row(&mut self.out, cells, &widths, &self.is_number)?;
-        }
-        self.widths = Some(widths);
         Ok(())
     }
 
@@ -99,49 +89,12 @@ impl<W: Write> Grid<W> {
         let mut text = Vec::new();
         write(column, row, Reader::Person, &mut text);
         let text = String::from_utf8_lossy(&text);
-        cut(&shown(&text), self.room)
-    }
-}
-
-fn write_row(
-    out: &mut impl Write,
-    cells: &[String],
-    widths: &[usize],
-    is_number: &[bool],
-) -> io::Result<()> {
-    let mut line = String::new();
-    for (place, cell) in cells.iter().enumerate() {
-        if place > 0 {
-            line.push_str("  ");
+        let text = shown(&text);
+        if text.width() > self.room {
+            return shortened(&text, self.room, Cut::End);
         }
-        let room = " ".repeat(widths[place].saturating_sub(cell.width()));
-        if is_number[place] {
-            line.push_str(&room);
-            line.push_str(cell);
-        } else {
-            line.push_str(cell);
-            line.push_str(&room);
-        }
+        text.into_owned()
     }
-    writeln!(out, "{}", line.trim_end())
-}
-
-/// A cell truncated to the available space.
-fn cut(text: &str, room: usize) -> String {
-    if text.width() <= room {
-        return text.to_owned();
-    }
-    let mut width = 0;
-    let mut kept = String::new();
-    for letter in text.chars() {
-        width += letter.width().unwrap_or(0);
-        if width >= room {
-            break;
-        }
-        kept.push(letter);
-    }
-    kept.push('…');
-    kept
 }
 
 #[cfg(test)]
@@ -199,7 +152,8 @@ mod tests {
         let mut grid = Grid::new(&mut out, &batches[0].schema(), 40);
         for batch in &batches {
             grid.write(batch).expect("memory");
-            assert!(grid.waiting.len() < MEASURED_ROWS);
+            let held = grid.waiting.as_ref().map_or(0, Vec::len);
+            assert!(held < MEASURED_ROWS);
         }
         grid.finish().expect("memory");
         let text = String::from_utf8(out).expect("text");

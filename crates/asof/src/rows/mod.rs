@@ -10,9 +10,8 @@ mod values;
 mod waiting;
 mod writer;
 
-pub use columns::{Column, wrapped, write_columns};
-pub use escaped::{Escaped, Escapes};
-pub use grid::Grid;
+pub use columns::{Column, Columns, wrapped, write_columns};
+pub use escaped::{EscapeWriter, Escapes};
 pub use messages::{MessageRows, MessageWriter};
 pub(crate) use messages::{TIMES, csv_fields, data_cells, data_fields, head_cells, head_fields};
 pub use pretty::write_pretty;

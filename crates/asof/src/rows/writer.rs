@@ -8,8 +8,9 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{Field, SchemaRef};
 
+use super::grid::Grid;
 use super::values::{is_json, is_left_out, write_row};
-use super::{Escaped, Escapes, Grid, Reader, write, write_csv, write_pretty};
+use super::{EscapeWriter, Escapes, Reader, write, write_csv, write_pretty};
 use crate::text::{cut, shown};
 use crate::{Error, Table};
 
@@ -203,7 +204,7 @@ fn write_line(batch: &RecordBatch, row: usize, room: usize, is_pretty: bool, lin
 /// Adds JSON to a line, without what could control a terminal.
 fn escape(json: &[u8], line: &mut Vec<u8>) {
     // Writing to memory cannot fail.
-    let _ = Escaped::new(&mut *line, Escapes::Controls).write_all(json);
+    let _ = EscapeWriter::new(&mut *line, Escapes::Controls).write_all(json);
 }
 
 /// A name as a field of a CSV line.

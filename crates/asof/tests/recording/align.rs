@@ -7,7 +7,7 @@ use std::time::Duration;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType};
 use arrow_array::{Array, RecordBatch};
-use asof::align::{AlignError, AlignOptions, Aligned, On, Pick, Rule};
+use asof::align::{AlignError, AlignOptions, Alignment, On, Pick, Rule};
 use asof::formats::{McapFile, McapWriter, McapWriterOptions};
 use asof::{Channel, Message, Schema, Source, Stamp, TimeRange};
 use asof_core::testing::Random;
@@ -55,7 +55,7 @@ fn recording(said: &[Said]) -> McapFile {
 }
 
 /// The rows: time, offset of /b, x of /b.
-fn rows(aligned: &Aligned, source: &dyn Source) -> Vec<(i64, Option<i64>, Option<f64>)> {
+fn rows(aligned: &Alignment, source: &dyn Source) -> Vec<(i64, Option<i64>, Option<f64>)> {
     let mut all = Vec::new();
     for batch in aligned.read(source).expect("reads") {
         let batch: RecordBatch = batch.expect("a batch");
@@ -87,7 +87,7 @@ const SAID: &[Said] = &[
 
 fn joined(options: AlignOptions) -> Vec<(i64, Option<i64>, Option<f64>)> {
     let source = recording(SAID);
-    let aligned = Aligned::join(&source, "/a", &["/b"], options).expect("a table");
+    let aligned = Alignment::join(&source, "/a", &["/b"], options).expect("a table");
     rows(&aligned, &source)
 }
 
@@ -165,7 +165,7 @@ fn a_topic_whose_stamps_are_never_set_is_joined_by_log_times() {
             on,
             ..AlignOptions::default()
         };
-        Aligned::join(source, "/a", &["/b"], options)
+        Alignment::join(source, "/a", &["/b"], options)
     };
     let by_log_times = join(&never, None).expect("a join");
     assert_eq!(by_log_times.on(), On::LogTime);
@@ -188,7 +188,8 @@ fn a_topic_whose_stamps_are_never_set_is_joined_by_log_times() {
 #[test]
 fn messages_without_a_stamp_are_left_out_and_counted() {
     let source = recording(SAID);
-    let aligned = Aligned::join(&source, "/a", &["/b"], AlignOptions::default()).expect("a table");
+    let aligned =
+        Alignment::join(&source, "/a", &["/b"], AlignOptions::default()).expect("a table");
     let mut read = aligned.read(&source).expect("reads");
     assert_eq!(
         read.by_ref()
@@ -222,13 +223,13 @@ fn a_stretch_of_time_has_the_rows_that_all_of_it_has() {
                 rule,
                 ..AlignOptions::default()
             };
-            let all = Aligned::join(&source, "/a", &["/b"], options.clone()).expect("a table");
+            let all = Alignment::join(&source, "/a", &["/b"], options.clone()).expect("a table");
             let all = rows(&all, &source);
             let range = TimeRange::new(
                 Stamp::from_nanos(50_000_000_000),
                 Stamp::from_nanos(99_000_000_000),
             );
-            let some = Aligned::join(
+            let some = Alignment::join(
                 &source,
                 "/a",
                 &["/b"],
@@ -265,7 +266,7 @@ fn a_grid_does_not_drift() {
         rows: 64,
         ..AlignOptions::default()
     };
-    let grid = Aligned::resample(&source, &["/b"], 30.0, options).expect("a grid");
+    let grid = Alignment::resample(&source, &["/b"], 30.0, options).expect("a grid");
     let found = rows(&grid, &source);
     assert_eq!(found.len(), 301);
     assert_eq!(found[300].0, 10_000_000_001);
@@ -277,15 +278,16 @@ fn a_grid_does_not_drift() {
 fn what_cannot_be_is_said() {
     let source = recording(SAID);
     for hz in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e10] {
-        let error = Aligned::resample(&source, &["/b"], hz, AlignOptions::default());
+        let error = Alignment::resample(&source, &["/b"], hz, AlignOptions::default());
         assert!(matches!(error, Err(AlignError::Rate { .. })), "{hz}");
     }
     let none: &[&str] = &[];
     assert!(matches!(
-        Aligned::resample(&source, none, 1.0, AlignOptions::default()),
+        Alignment::resample(&source, none, 1.0, AlignOptions::default()),
         Err(AlignError::NoTopics)
     ));
-    let error = Aligned::join(&source, "/a", &["/c"], AlignOptions::default()).expect_err("no /c");
+    let error =
+        Alignment::join(&source, "/a", &["/c"], AlignOptions::default()).expect_err("no /c");
     assert_eq!(error.to_string(), "there is no topic /c; there are /a, /b");
 }
 
@@ -322,7 +324,7 @@ fn what_is_not_held_is_read_again_and_gives_the_same_rows() {
                     rows,
                     ..AlignOptions::default()
                 };
-                Aligned::join(&source, "/a", &["/b"], options).expect("a table")
+                Alignment::join(&source, "/a", &["/b"], options).expect("a table")
             };
             let wanted = rows(&of(1 << 30, 64 << 10), &source);
             assert_eq!(wanted.len(), 4000);
@@ -350,7 +352,7 @@ fn columns_are_chosen_by_topic() {
         columns,
         ..AlignOptions::default()
     };
-    let aligned = Aligned::join(&source, "/a", &["/b"], options).expect("a table");
+    let aligned = Alignment::join(&source, "/a", &["/b"], options).expect("a table");
     let names: Vec<&str> = aligned
         .schema()
         .fields()
@@ -397,12 +399,12 @@ fn a_log_time_of_zero_is_a_time() {
         .map(|at| (at * 100, Some(0), Some(at as f64 + 0.5)))
         .collect();
     let options = AlignOptions::default;
-    let joined = Aligned::join(&source, "/a", &["/b"], options()).expect("a table");
+    let joined = Alignment::join(&source, "/a", &["/b"], options()).expect("a table");
     assert_eq!(joined.on(), On::LogTime);
     assert_eq!(rows(&joined, &source), wanted);
-    let grid = Aligned::resample(&source, &["/b"], 1e7, options()).expect("a table");
+    let grid = Alignment::resample(&source, &["/b"], 1e7, options()).expect("a table");
     assert_eq!(rows(&grid, &source), wanted);
     let times: Arc<[i64]> = (0..10).map(|at| at * 100).collect();
-    let listed = Aligned::at(&source, times, &["/b"], options()).expect("a table");
+    let listed = Alignment::at(&source, times, &["/b"], options()).expect("a table");
     assert_eq!(rows(&listed, &source), wanted);
 }
