@@ -176,6 +176,16 @@ pub enum SourceError {
         /// What is wrong, and what to do.
         reason: String,
     },
+    /// The place is of a kind that this build has left out.
+    #[error("{place}: {reason}")]
+    Unsupported {
+        /// The address.
+        place: String,
+        /// What the build lacks, and where to have it.
+        reason: String,
+        /// The feature of a build that has it.
+        feature: &'static str,
+    },
     /// The caller stopped it.
     #[error("cancelled")]
     Cancelled,

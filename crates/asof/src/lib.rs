@@ -55,6 +55,7 @@ mod several;
 mod table;
 mod topic;
 mod transforms;
+mod views;
 
 #[cfg(feature = "sql")]
 pub use completion::{QueryWords, in_quotes};
@@ -265,6 +266,11 @@ pub fn fleet(place: impl AsRef<Path>) -> Result<Fleet, Error> {
 fn open_robot(address: &str) -> Result<Box<dyn Source>, SourceError> {
     match live::open(address) {
         Ok(robot) => Ok(Box::new(robot)),
+        Err(error @ live::LiveError::WithoutDds) => Err(SourceError::Unsupported {
+            place: address.to_owned(),
+            reason: error.to_string(),
+            feature: "dds",
+        }),
         Err(error) => Err(SourceError::Unreadable {
             place: address.to_owned(),
             reason: error.to_string(),
@@ -274,10 +280,11 @@ fn open_robot(address: &str) -> Result<Box<dyn Source>, SourceError> {
 
 #[cfg(not(feature = "live"))]
 fn open_robot(address: &str) -> Result<Box<dyn Source>, SourceError> {
-    Err(SourceError::Unreadable {
+    Err(SourceError::Unsupported {
         place: address.to_owned(),
         reason: "it is a running robot, and this build cannot listen to one; build it with the feature `live`"
             .to_owned(),
+        feature: "live",
     })
 }
 

@@ -1,5 +1,6 @@
 //! Tables that are read on demand.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,6 +9,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 use crate::Error;
+use crate::views::{PlainBatches, plain_schema};
 
 /// Rows as Arrow batches, read on demand, any number of times. Its columns are known before anything is read.
 #[derive(Clone)]
@@ -18,7 +20,7 @@ pub struct Table {
 
 /// Opens the rows again, in batches of at most this many.
 type Open = dyn Fn(Option<usize>, &LostCount) -> Result<RowBatches, Error> + Send + Sync;
-type RowBatches = Box<dyn Iterator<Item = Result<RecordBatch, Error>> + Send>;
+pub(crate) type RowBatches = Box<dyn Iterator<Item = Result<RecordBatch, Error>> + Send>;
 /// Messages that could not be decoded.
 pub(crate) type LostCount = Arc<AtomicU64>;
 
@@ -83,6 +85,23 @@ impl Table {
         Ok(TableBatches {
             batches: (self.open)(rows, &lost)?,
             lost,
+        })
+    }
+
+    /// The same rows without Arrow's view types, which readers of Arrow data from before 2024 do not know: a column "binary view"
+    /// becomes "binary", by a copy.
+    #[must_use]
+    pub fn without_views(self) -> Table {
+        let Some(schema) = plain_schema(&self.schema) else {
+            return self;
+        };
+        let plain = Arc::clone(&schema);
+        Table::new(plain, move |rows, lost| {
+            Ok(PlainBatches {
+                batches: (self.open)(rows, lost)?,
+                schema: Arc::clone(&schema),
+                waiting: VecDeque::new(),
+            })
         })
     }
 

@@ -85,11 +85,12 @@ pub fn open_all<P: AsRef<Path>>(
 /// The error of a build that has no HTTP client.
 #[cfg(not(feature = "remote"))]
 pub(crate) fn built_without_remote(address: &str) -> SourceError {
-    SourceError::Unreadable {
+    SourceError::Unsupported {
         place: without_secrets(address),
         reason: "this build opens files on this machine only; the ready-made packages of asof open addresses, and so does a \
                  build with `--features remote`; or download the file"
             .to_owned(),
+        feature: "remote",
     }
 }
 
