@@ -196,6 +196,26 @@ fn a_callback_may_add_to_its_own_synchronizer() {
 }
 
 #[test]
+fn messages_in_no_set_are_counted_whether_they_are_told_or_not() {
+    let told = SharedSynchronizer::new(ExactTime::new(2, 2), |_| {});
+    let untold = SharedSynchronizer::sets(ExactTime::new(2, 2), |_| {});
+    for sync in [told, untold] {
+        sync.add(0, 1.into(), 0);
+        sync.add(1, 1.into(), 0);
+        assert_eq!((sync.stats().delivered, sync.stats().unmatched), (1, 0));
+        for t in 2..=6 {
+            sync.add(0, t.into(), 0);
+        }
+        let dropped = sync.stats().unmatched;
+        assert!((1..5).contains(&dropped), "{dropped}");
+        sync.clear();
+        assert_eq!(sync.stats().unmatched, 5);
+        sync.add(9, 1.into(), 0);
+        assert_eq!(sync.stats().unmatched, 6);
+    }
+}
+
+#[test]
 fn a_synchronizer_follows_windows() {
     let (left, right) = (
         Window::new(Bounds::count(10)),

@@ -42,6 +42,8 @@ pub struct SharedStats {
     pub sets_dropped: u64,
     /// Other events dropped because too many waited.
     pub drops_untold: u64,
+    /// Messages that are in no set: dropped by the synchronizer, or waiting when it was cleared.
+    pub unmatched: u64,
 }
 
 const DEFAULT_OUTBOX: usize = 64;
@@ -71,6 +73,11 @@ struct Outbox<V> {
 }
 
 impl<V> Outbox<V> {
+    fn push(&mut self, event: SyncEvent<V>) {
+        self.stats.unmatched += u64::from(matches!(event, SyncEvent::Dropped { .. }));
+        self.events.push_back(event);
+    }
+
     /// Removes one event above the capacity.
     #[cold]
     fn spill(&mut self) -> Option<SyncEvent<V>> {
@@ -163,6 +170,7 @@ impl<V, S: Synchronizer<V>> SharedSynchronizer<V, S> {
         let mut gone = Vec::new();
         let mut state = self.inner.state.lock();
         state.synchronizer.take_waiting(&mut gone);
+        state.outbox.stats.unmatched += gone.len() as u64;
         gone.append(&mut state.gone);
         drop(state);
     }
@@ -172,12 +180,14 @@ impl<V, S: Synchronizer<V>> SharedSynchronizer<V, S> {
         self.change(|state| {
             let (outbox, gone) = (&mut state.outbox, &mut state.gone);
             if state.wants_drops {
-                let mut emit = |event| outbox.events.push_back(event);
+                let mut emit = |event| outbox.push(event);
                 state.synchronizer.add(topic, stamp, value, &mut emit);
             } else {
-                let mut found = |set| outbox.events.push_back(SyncEvent::Matched(set));
+                let before = gone.len();
+                let mut found = |set| outbox.push(SyncEvent::Matched(set));
                 let synchronizer = &mut state.synchronizer;
                 synchronizer.add_for_sets(topic, stamp, value, &mut found, gone);
+                outbox.stats.unmatched += (gone.len() - before) as u64;
             }
         });
     }
@@ -189,8 +199,11 @@ impl<V, S: Synchronizer<V>> SharedSynchronizer<V, S> {
         self.change(|state| {
             let (outbox, wants_drops) = (&mut state.outbox, state.wants_drops);
             state.synchronizer.advance(now, &mut |event| match event {
-                SyncEvent::Dropped { message, .. } if !wants_drops => gone.push(message.value),
-                event => outbox.events.push_back(event),
+                SyncEvent::Dropped { message, .. } if !wants_drops => {
+                    outbox.stats.unmatched += 1;
+                    gone.push(message.value);
+                }
+                event => outbox.push(event),
             });
         });
     }
