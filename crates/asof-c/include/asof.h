@@ -276,9 +276,43 @@ typedef struct {
   const void *hold;
 } AsofEntry;
 
+// Counts of what a window holds and of what it did not keep.
+typedef struct {
+  // Messages in it.
+  uint64_t messages;
+  // Messages that were inserted.
+  uint64_t inserted;
+  // Of those, the ones that came after a message with a later stamp.
+  uint64_t late;
+  // Messages dropped to stay within the bounds.
+  uint64_t evicted;
+  // Messages that were refused: too late or too large.
+  uint64_t refused;
+  // How often the clock went back and the window started over.
+  uint64_t restarts;
+  // Messages dropped because their stamp was far ahead of all others while the stream continued where it was.
+  uint64_t future;
+  // Messages with stamp zero, inserted or not.
+  uint64_t zero;
+  // Messages refused or replaced because another has the same stamp.
+  uint64_t duplicates;
+} AsofWindowStats;
+
 // Is called with one message of each topic, in the order of the topics, on the thread that added the last of them. The values stay
 // until it returns. It must not throw.
 typedef void (*AsofSetCallback)(void *context, const AsofEntry *set, size_t count);
+
+// Counts of what a synchronizer told, and of what it did not.
+typedef struct {
+  // Sets that the callback was called with, or is being called with.
+  uint64_t sets;
+  // Sets that wait for the callback.
+  uint64_t waiting;
+  // Sets dropped because too many waited for a busy callback.
+  uint64_t sets_dropped;
+  // Messages that are in no set: another one fitted better, too many waited, or it was cleared.
+  uint64_t unmatched;
+} AsofSynchronizerStats;
 
 #ifdef __cplusplus
 extern "C" {
@@ -300,9 +334,9 @@ const char *asof_version(void);
 // Frees a text that a function of this library has made, and leaves NULL. NULL is fine.
 void asof_text_free(char **text);
 
-// Opens a recording: a file or folder of MCAP, ROS 1 and ROS 2 bags, PX4 logs; an address, where the build has `remote`.
-// Opening reads a file's summary and no message. A damaged file opens as far as it can be read: see
-// `asof_recording_problem`.
+// Opens a recording: a file or folder of MCAP, ROS 1 and ROS 2 bags, PX4 logs; its address on a web server or in a bucket, where
+// the build has `remote`; or a robot's, where it has `live`. Where it has not, the status is `ASOF_STATUS_UNSUPPORTED`.
+// Opening reads a file's summary and no message. A damaged file opens as far as it can be read: see `asof_recording_problem`.
 AsofStatus asof_open(const char *place,
                      AsofRecording **recording);
 
@@ -311,6 +345,12 @@ AsofStatus asof_open_all(const char *const *places, size_t count, AsofRecording 
 
 // Frees a recording. Streams and messages of it keep what they need.
 void asof_recording_free(AsofRecording **recording);
+
+// Whether the streams that are made of a recording from now on may have columns of Arrow's types "binary view" and "string view":
+// large values then come without a copy. Not unless this is called: Arrow C++ before 15, and other readers of its age, know no
+// views, and every one knows the plain types.
+AsofStatus asof_recording_use_views(const AsofRecording *recording,
+                                    bool views);
 
 // The first and the last log time. `ASOF_STATUS_NO_DATA` without messages.
 AsofStatus asof_recording_range(const AsofRecording *recording, int64_t *start, int64_t *end);
@@ -721,6 +761,9 @@ AsofStatus asof_window_interpolate(const AsofWindow *window, int64_t stamp, Asof
 // Drops all messages.
 AsofStatus asof_window_clear(const AsofWindow *window);
 
+// Counts of what is held and what was not kept.
+AsofStatus asof_window_stats(const AsofWindow *window, AsofWindowStats *stats);
+
 // Gives an entry back. NULL, and one that was given back, are fine.
 void asof_entry_release(AsofEntry *entry);
 
@@ -745,6 +788,10 @@ AsofStatus asof_synchronizer_add(const AsofSynchronizer *synchronizer,
 
 // Drops all messages that wait for a set, as for a clock that was set back.
 AsofStatus asof_synchronizer_clear(const AsofSynchronizer *synchronizer);
+
+// Counts of what was told and what was not.
+AsofStatus asof_synchronizer_stats(const AsofSynchronizer *synchronizer,
+                                   AsofSynchronizerStats *stats);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -171,6 +172,29 @@ public:
 private:
   T *held_ = nullptr;
 };
+
+/// Whether one of some bytes is zero: of a few, as names of frames have, without a call.
+inline bool has_nul(const char *bytes, std::size_t count) noexcept {
+  const auto is_in = [bytes](auto word, std::size_t first, std::size_t second) {
+    using Word = decltype(word);
+    constexpr Word ones = Word(~Word(0)) / 255, highs = ones * 128;
+    Word other;
+    std::memcpy(&word, bytes + first, sizeof word);
+    std::memcpy(&other, bytes + second, sizeof other);
+    return (((word - ones) & ~word) | ((other - ones) & ~other)) & highs;
+  };
+  if (count >= 4 && count < 8)
+    return is_in(std::uint32_t(), 0, count - 4) != 0;
+  if (count >= 8 && count <= 16)
+    return is_in(std::uint64_t(), 0, count - 8) != 0;
+  return count != 0 && std::memchr(bytes, 0, count) != nullptr;
+}
+
+/// A text for the C interface, which ends at the first NUL. One with a NUL inside would be read in part only: a mark takes its
+/// place, which every function refuses.
+inline const char *c_text(const std::string &text) noexcept {
+  return has_nul(text.data(), text.size()) ? reinterpret_cast<const char *>(std::uintptr_t(1)) : text.c_str();
+}
 
 /// A text of the library.
 class Text {
@@ -464,22 +488,22 @@ public:
   static Options options() { return asof_tf_options(); }
 
   void set(const std::string &parent, const std::string &child, Stamp stamp, const Transform &pose) {
-    check(asof_tf_set(get(), parent.c_str(), child.c_str(), stamp.nanoseconds, &pose));
+    check(asof_tf_set(get(), detail::c_text(parent), detail::c_text(child), stamp.nanoseconds, &pose));
   }
   Status try_set(const std::string &parent, const std::string &child, Stamp stamp, const Transform &pose) noexcept {
-    return asof_tf_set(get(), parent.c_str(), child.c_str(), stamp.nanoseconds, &pose);
+    return asof_tf_set(get(), detail::c_text(parent), detail::c_text(child), stamp.nanoseconds, &pose);
   }
   void set_static(const std::string &parent, const std::string &child, const Transform &pose) {
     check(try_set_static(parent, child, pose));
   }
   Status try_set_static(const std::string &parent, const std::string &child, const Transform &pose) noexcept {
-    return asof_tf_set_static(get(), parent.c_str(), child.c_str(), &pose);
+    return asof_tf_set_static(get(), detail::c_text(parent), detail::c_text(child), &pose);
   }
   /// As `set` or `set_static`, and notes who sent it.
   void set(const Update &update, const std::string &authority) { check(try_set(update, authority)); }
   Status try_set(const Update &update, const std::string &authority) noexcept {
     const AsofTfUpdate plain = borrowed(update);
-    return asof_tf_set_from(get(), &plain, authority.c_str());
+    return asof_tf_set_from(get(), &plain, detail::c_text(authority));
   }
   /// Stores what it can, and returns how much; `why`, if given, is why the first of the rest was refused.
   std::size_t set_many(const std::vector<Update> &updates, std::optional<Error> *why = nullptr) {
@@ -498,18 +522,18 @@ public:
     check(try_reparent(parent, child, stamp, pose));
   }
   Status try_reparent(const std::string &parent, const std::string &child, Stamp stamp, const Transform &pose) noexcept {
-    return asof_tf_reparent(get(), parent.c_str(), child.c_str(), stamp.nanoseconds, &pose);
+    return asof_tf_reparent(get(), detail::c_text(parent), detail::c_text(child), stamp.nanoseconds, &pose);
   }
 
   /// The transform of a point from `source` to `target`.
   Transform lookup(const std::string &target, const std::string &source, Stamp stamp) const {
     Transform found;
-    check(asof_tf_lookup(get(), target.c_str(), source.c_str(), stamp.nanoseconds, &found));
+    check(asof_tf_lookup(get(), detail::c_text(target), detail::c_text(source), stamp.nanoseconds, &found));
     return found;
   }
   Result<Transform> try_lookup(const std::string &target, const std::string &source, Stamp stamp) const {
     Transform found;
-    Status status = asof_tf_lookup(get(), target.c_str(), source.c_str(), stamp.nanoseconds, &found);
+    Status status = asof_tf_lookup(get(), detail::c_text(target), detail::c_text(source), stamp.nanoseconds, &found);
     return detail::result(status, found);
   }
   /// By number, which saves the search for the names.
@@ -527,7 +551,7 @@ public:
     Latest latest;
     std::int64_t stamp = 0;
     bool is_static = false;
-    check(asof_tf_lookup_latest(get(), target.c_str(), source.c_str(), &latest.transform, &stamp, &is_static));
+    check(asof_tf_lookup_latest(get(), detail::c_text(target), detail::c_text(source), &latest.transform, &stamp, &is_static));
     if (!is_static)
       latest.stamp = Stamp(stamp);
     return latest;
@@ -537,7 +561,7 @@ public:
     std::int64_t stamp = 0;
     bool is_static = false;
     Status status =
-        asof_tf_lookup_latest(get(), target.c_str(), source.c_str(), &latest.transform, &stamp, &is_static);
+        asof_tf_lookup_latest(get(), detail::c_text(target), detail::c_text(source), &latest.transform, &stamp, &is_static);
     if (status == ASOF_STATUS_OK && !is_static)
       latest.stamp = Stamp(stamp);
     return detail::result(status, latest);
@@ -550,8 +574,8 @@ public:
   Result<Transform> try_lookup(const std::string &target, Stamp target_time, const std::string &source,
                                Stamp source_time, const std::string &fixed) const {
     Transform found;
-    Status status = asof_tf_lookup_full(get(), target.c_str(), target_time.nanoseconds, source.c_str(),
-                                        source_time.nanoseconds, fixed.c_str(), &found);
+    Status status = asof_tf_lookup_full(get(), detail::c_text(target), target_time.nanoseconds, detail::c_text(source),
+                                        source_time.nanoseconds, detail::c_text(fixed), &found);
     return detail::result(status, found);
   }
   /// Up to `limit` outside of what is held, at constant velocity.
@@ -562,7 +586,7 @@ public:
   Result<Transform> try_lookup_extrapolated(const std::string &target, const std::string &source, Stamp stamp,
                                             Nanoseconds limit) const {
     Transform found;
-    const Status status = asof_tf_lookup_extrapolated(get(), target.c_str(), source.c_str(), stamp.nanoseconds,
+    const Status status = asof_tf_lookup_extrapolated(get(), detail::c_text(target), detail::c_text(source), stamp.nanoseconds,
                                                       limit.count(), &found);
     return detail::result(status, found);
   }
@@ -574,13 +598,13 @@ public:
                                  Nanoseconds window) const {
     Twist found = {};
     const Status status =
-        asof_tf_lookup_twist(get(), moving.c_str(), observer.c_str(), stamp.nanoseconds, window.count(), &found);
+        asof_tf_lookup_twist(get(), detail::c_text(moving), detail::c_text(observer), stamp.nanoseconds, window.count(), &found);
     return detail::result(status, found);
   }
   /// Whether `lookup` would succeed; `why`, if given, is why not.
   bool can_transform(const std::string &target, const std::string &source, Stamp stamp,
                      std::string *why = nullptr) const {
-    Status status = asof_tf_can_transform(get(), target.c_str(), source.c_str(), stamp.nanoseconds);
+    Status status = asof_tf_can_transform(get(), detail::c_text(target), detail::c_text(source), stamp.nanoseconds);
     if (status != ASOF_STATUS_OK && why != nullptr)
       *why = asof_last_error();
     return status == ASOF_STATUS_OK;
@@ -592,14 +616,14 @@ public:
   Result<std::optional<Stamp>> try_latest_common_time(const std::string &target, const std::string &source) const {
     std::int64_t stamp = 0;
     bool is_static = false;
-    const Status status = asof_tf_latest_common_time(get(), target.c_str(), source.c_str(), &stamp, &is_static);
+    const Status status = asof_tf_latest_common_time(get(), detail::c_text(target), detail::c_text(source), &stamp, &is_static);
     return detail::result(status, is_static ? std::nullopt : std::optional<Stamp>(stamp));
   }
 
   Path path(const std::string &target, const std::string &source) const { return try_path(target, source).value(); }
   Result<Path> try_path(const std::string &target, const std::string &source) const {
     Path path;
-    const Status status = asof_tf_path_new(get(), target.c_str(), source.c_str(), path.handle_.place());
+    const Status status = asof_tf_path_new(get(), detail::c_text(target), detail::c_text(source), path.handle_.place());
     return detail::result(status, std::move(path));
   }
   /// See Path::lookup_many.
@@ -634,7 +658,7 @@ public:
                              Nanoseconds timeout) const {
     Transform found;
     const Status status =
-        asof_tf_wait(get(), target.c_str(), source.c_str(), stamp.nanoseconds, timeout.count(), &found);
+        asof_tf_wait(get(), detail::c_text(target), detail::c_text(source), stamp.nanoseconds, timeout.count(), &found);
     return detail::result(status, found);
   }
   /// Blocks until `lookup_latest` succeeds: tf2's `canTransform` at time zero with a timeout. A negative timeout is none.
@@ -645,7 +669,7 @@ public:
     Latest latest;
     std::int64_t stamp = 0;
     bool is_static = false;
-    const Status status = asof_tf_wait_latest(get(), target.c_str(), source.c_str(), timeout.count(), &latest.transform,
+    const Status status = asof_tf_wait_latest(get(), detail::c_text(target), detail::c_text(source), timeout.count(), &latest.transform,
                                               &stamp, &is_static);
     if (!is_static)
       latest.stamp = Stamp(stamp);
@@ -660,7 +684,7 @@ public:
                                 std::function<void(Result<Transform>)> callback) const {
     Wait wait;
     wait.callback_ = std::make_unique<Wait::Callback>(std::move(callback));
-    const Status status = asof_tf_on_transform(get(), target.c_str(), source.c_str(), stamp.nanoseconds, timeout.count(),
+    const Status status = asof_tf_on_transform(get(), detail::c_text(target), detail::c_text(source), stamp.nanoseconds, timeout.count(),
                                                Wait::called, wait.callback_.get(), wait.handle_.place());
     return detail::result(status, std::move(wait));
   }
@@ -671,7 +695,7 @@ public:
   Result<Wait> try_wait_async(const std::string &target, const std::string &source, Stamp stamp,
                               Nanoseconds timeout) const {
     Wait wait;
-    const Status status = asof_tf_wait_new(get(), target.c_str(), source.c_str(), stamp.nanoseconds, timeout.count(),
+    const Status status = asof_tf_wait_new(get(), detail::c_text(target), detail::c_text(source), stamp.nanoseconds, timeout.count(),
                                            wait.handle_.place());
     return detail::result(status, std::move(wait));
   }
@@ -682,7 +706,7 @@ public:
   std::size_t remove(const std::string &frame) { return try_remove(frame).value(); }
   Result<std::size_t> try_remove(const std::string &frame) {
     std::size_t removed = 0;
-    const Status status = asof_tf_remove(get(), frame.c_str(), &removed);
+    const Status status = asof_tf_remove(get(), detail::c_text(frame), &removed);
     return detail::result(status, removed);
   }
   std::size_t remove_older(Stamp before) {
@@ -705,13 +729,13 @@ public:
   Frame frame(const std::string &name) { return try_frame(name).value(); }
   Result<Frame> try_frame(const std::string &name) {
     Frame frame = 0;
-    const Status status = asof_tf_frame(get(), name.c_str(), &frame);
+    const Status status = asof_tf_frame(get(), detail::c_text(name), &frame);
     return detail::result(status, frame);
   }
   /// The same, or 0.
   Frame find(const std::string &name) const noexcept {
     Frame frame = 0;
-    asof_tf_find_frame(get(), name.c_str(), &frame);
+    asof_tf_find_frame(get(), detail::c_text(name), &frame);
     return frame;
   }
   std::string name(Frame frame) const { return try_name(frame).value(); }
@@ -748,7 +772,7 @@ private:
   detail::Handle<AsofTf, asof_tf_free> handle_;
 
   static AsofTfUpdate borrowed(const Update &update) noexcept {
-    return AsofTfUpdate{update.parent.c_str(), update.child.c_str(), update.stamp ? update.stamp->nanoseconds : 0,
+    return AsofTfUpdate{detail::c_text(update.parent), detail::c_text(update.child), update.stamp ? update.stamp->nanoseconds : 0,
                         update.transform, !update.stamp};
   }
   std::string text(AsofTfFormat format) const {
@@ -761,6 +785,13 @@ private:
 } // namespace tf
 
 namespace detail {
+
+/// The counts of a handle.
+template <typename Stats, typename T> Stats counts(Status (*ask)(const T *, Stats *), T *handle) {
+  Stats stats = {};
+  check(ask(handle, &stats));
+  return stats;
+}
 
 /// A shared pointer as the C interface has it.
 template <typename T> void *boxed(std::shared_ptr<T> value) { return new std::shared_ptr<T>(std::move(value)); }
@@ -776,6 +807,10 @@ template <typename T> struct Entry {
 
 /// How much a window keeps; see AsofWindowBounds.
 using Bounds = AsofWindowBounds;
+/// What a window holds, and what it did not keep; see AsofWindowStats.
+using WindowStats = AsofWindowStats;
+/// What a synchronizer told, and what it did not; see AsofSynchronizerStats.
+using SynchronizerStats = AsofSynchronizerStats;
 
 /// The newest part of a stream, by stamps. Any number of threads may use it at once.
 template <typename T> class Window {
@@ -819,6 +854,7 @@ public:
     return entries;
   }
   void clear() { check(asof_window_clear(handle_.get())); }
+  WindowStats stats() const { return detail::counts<WindowStats>(asof_window_stats, handle_.get()); }
 
 private:
   Window() = default;
@@ -857,6 +893,7 @@ public:
   Status try_insert(Stamp stamp, const tf::Transform &pose) {
     return asof_window_insert_pose(handle_.get(), stamp.nanoseconds, &pose);
   }
+  WindowStats stats() const { return detail::counts<WindowStats>(asof_window_stats, handle_.get()); }
   tf::Transform at(Stamp stamp) const { return try_at(stamp).value(); }
   Result<tf::Transform> try_at(Stamp stamp) const {
     tf::Transform found;
@@ -895,6 +932,7 @@ public:
   }
   /// Drops what waits, as for a clock that was set back.
   void clear() { check(asof_synchronizer_clear(handle_.get())); }
+  SynchronizerStats stats() const { return detail::counts<SynchronizerStats>(asof_synchronizer_stats, handle_.get()); }
 
 private:
   ApproximateTime() = default;
@@ -980,7 +1018,7 @@ public:
   explicit Recording(const std::vector<std::string> &places) : Recording(try_open(places).value()) {}
   static Result<Recording> try_open(const std::string &place) {
     Recording recording;
-    const Status status = asof_open(place.c_str(), recording.handle_.place());
+    const Status status = asof_open(detail::c_text(place), recording.handle_.place());
     return detail::result(status, std::move(recording));
   }
   static Result<Recording> try_open(const std::vector<std::string> &places) {
@@ -1026,6 +1064,9 @@ public:
     }
   }
 
+  /// Whether the streams made from now on may have Arrow's view types, as they come without a copy: for consumers that know them.
+  void use_views(bool views = true) { check(asof_recording_use_views(get(), views)); }
+
   /// A topic as a table: all its columns, or some.
   template <typename ArrowStream = ArrowArrayStream>
   Stream<ArrowStream> stream(const std::string &topic, const std::vector<std::string> &columns = {}, Range range = {}) const {
@@ -1036,7 +1077,7 @@ public:
                                          Range range = {}) const {
     Stream<ArrowStream> stream;
     const std::vector<const char *> plain = pointers(columns);
-    const Status status = asof_recording_stream(get(), topic.c_str(), plain.data(), plain.size(), range.start.nanoseconds,
+    const Status status = asof_recording_stream(get(), detail::c_text(topic), plain.data(), plain.size(), range.start.nanoseconds,
                                                 range.end.nanoseconds, stream.get(), stream.losses_.place());
     return detail::result(status, std::move(stream));
   }
@@ -1051,7 +1092,7 @@ public:
                                        const AsofJoinOptions &options = asof_join_options()) const {
     Stream<ArrowStream> stream;
     const std::vector<const char *> plain = pointers(others);
-    const Status status = asof_recording_join(get(), anchor.c_str(), plain.data(), plain.size(), &options, stream.get(),
+    const Status status = asof_recording_join(get(), detail::c_text(anchor), plain.data(), plain.size(), &options, stream.get(),
                                               stream.losses_.place());
     return detail::result(status, std::move(stream));
   }
@@ -1076,7 +1117,7 @@ public:
   }
   template <typename ArrowStream = ArrowArrayStream> Result<Stream<ArrowStream>> try_sql(const std::string &query) const {
     Stream<ArrowStream> stream;
-    const Status status = asof_recording_sql(get(), query.c_str(), stream.get());
+    const Status status = asof_recording_sql(get(), detail::c_text(query), stream.get());
     return detail::result(status, std::move(stream));
   }
 
@@ -1117,7 +1158,7 @@ private:
   static std::vector<const char *> pointers(const std::vector<std::string> &texts) {
     std::vector<const char *> plain;
     for (const std::string &text : texts)
-      plain.push_back(text.c_str());
+      plain.push_back(detail::c_text(text));
     return plain;
   }
 };
@@ -1128,7 +1169,7 @@ public:
   explicit Writer(const std::string &path) : Writer(try_create(path).value()) {}
   static Result<Writer> try_create(const std::string &path) {
     Writer writer;
-    const Status status = asof_writer_new(path.c_str(), writer.handle_.place());
+    const Status status = asof_writer_new(detail::c_text(path), writer.handle_.place());
     return detail::result(status, std::move(writer));
   }
 
@@ -1145,7 +1186,7 @@ public:
   }
   Result<std::uint32_t> try_channel(const std::string &topic, const std::string &encoding, const std::string &type,
                                     const std::string &schema_encoding, const std::string &schema) {
-    return added(topic, encoding, type.c_str(), schema_encoding.c_str(), schema);
+    return added(topic, encoding, detail::c_text(type), detail::c_text(schema_encoding), schema);
   }
   /// `publish_time` is when it was sent, if that is not when it was recorded.
   void write(std::uint32_t channel, Stamp log_time, const void *data, std::size_t size, std::uint32_t sequence = 0,
@@ -1171,7 +1212,7 @@ private:
   Result<std::uint32_t> added(const std::string &topic, const std::string &encoding, const char *type,
                               const char *schema_encoding, const std::string &schema) {
     std::uint32_t number = 0;
-    const Status status = asof_writer_channel(handle_.get(), topic.c_str(), encoding.c_str(), type, schema_encoding,
+    const Status status = asof_writer_channel(handle_.get(), detail::c_text(topic), detail::c_text(encoding), type, schema_encoding,
                                               reinterpret_cast<const std::uint8_t *>(schema.data()), schema.size(), &number);
     return detail::result(status, number);
   }

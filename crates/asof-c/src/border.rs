@@ -352,12 +352,17 @@ pub(crate) fn c_text(text: String) -> CString {
     })
 }
 
+/// What `asof.hpp` hands over for a text with a NUL inside.
+const CUT: usize = 1;
+
 /// # Safety
-/// NULL or NUL-terminated, and alive as long as the result is used.
+/// NULL, the mark of a cut one, or NUL-terminated, and alive as long as the result is used.
 #[inline]
 pub(crate) unsafe fn text<'a>(text: *const c_char) -> Outcome<&'a str> {
-    if text.is_null() {
-        return Err(Failure::invalid("a text is NULL"));
+    match text.addr() {
+        0 => return Err(Failure::invalid("a text is NULL")),
+        CUT => return Err(Failure::invalid("a text has a NUL inside")),
+        _ => {}
     }
     // Names are short and ASCII: where they end and what they are is found in one go.
     let first = text.cast::<u8>();

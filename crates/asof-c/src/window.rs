@@ -5,8 +5,10 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::time::Duration;
 
-use asof_window::sync::{ApproximateTime, SharedSynchronizer};
-use asof_window::{Bounds, Entry, Insertion, Interpolate, PoseSample, Rotation, Window};
+use asof_window::sync::{ApproximateTime, SharedStats, SharedSynchronizer};
+use asof_window::{
+    Bounds, Entry, Insertion, Interpolate, PoseSample, Rotation, Window, WindowStats,
+};
 
 use crate::border::{
     AsofStatus, Failure, Outcome, array_mut, call, free, given, hand_out, held, put,
@@ -56,6 +58,44 @@ pub struct AsofWindowBounds {
     pub restart_after: u64,
 }
 
+/// Counts of what a window holds and of what it did not keep.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AsofWindowStats {
+    /// Messages in it.
+    pub messages: u64,
+    /// Messages that were inserted.
+    pub inserted: u64,
+    /// Of those, the ones that came after a message with a later stamp.
+    pub late: u64,
+    /// Messages dropped to stay within the bounds.
+    pub evicted: u64,
+    /// Messages that were refused: too late or too large.
+    pub refused: u64,
+    /// How often the clock went back and the window started over.
+    pub restarts: u64,
+    /// Messages dropped because their stamp was far ahead of all others while the stream continued where it was.
+    pub future: u64,
+    /// Messages with stamp zero, inserted or not.
+    pub zero: u64,
+    /// Messages refused or replaced because another has the same stamp.
+    pub duplicates: u64,
+}
+
+/// Counts of what a synchronizer told, and of what it did not.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AsofSynchronizerStats {
+    /// Sets that the callback was called with, or is being called with.
+    pub sets: u64,
+    /// Sets that wait for the callback.
+    pub waiting: u64,
+    /// Sets dropped because too many waited for a busy callback.
+    pub sets_dropped: u64,
+    /// Messages that are in no set: another one fitted better, too many waited, or it was cleared.
+    pub unmatched: u64,
+}
+
 /// A value of the caller's.
 struct Item {
     value: *mut c_void,
@@ -73,6 +113,43 @@ impl Drop for Item {
         if let Some(release) = self.release {
             // SAFETY: the caller promises that it can be called with the value, and this is the one time.
             unsafe { release(self.value) }
+        }
+    }
+}
+
+impl From<&Window<Item>> for AsofWindowStats {
+    fn from(window: &Window<Item>) -> Self {
+        let WindowStats {
+            inserted,
+            late,
+            evicted,
+            refused,
+            restarts,
+            future,
+            zero,
+            duplicates,
+        } = window.stats();
+        AsofWindowStats {
+            messages: window.len() as u64,
+            inserted,
+            late,
+            evicted,
+            refused,
+            restarts,
+            future,
+            zero,
+            duplicates,
+        }
+    }
+}
+
+impl From<SharedStats> for AsofSynchronizerStats {
+    fn from(stats: SharedStats) -> Self {
+        AsofSynchronizerStats {
+            sets: stats.delivered,
+            waiting: stats.waiting as u64,
+            sets_dropped: stats.sets_dropped,
+            unmatched: stats.unmatched,
         }
     }
 }
@@ -300,6 +377,18 @@ pub unsafe extern "C" fn asof_window_clear(window: *const AsofWindow) -> AsofSta
     })
 }
 
+/// Counts of what is held and what was not kept.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_window_stats(
+    window: *const AsofWindow,
+    stats: *mut AsofWindowStats,
+) -> AsofStatus {
+    call(|| {
+        // SAFETY: upheld by the caller.
+        unsafe { put(stats, (&held(window)?.window).into()) }
+    })
+}
+
 /// Gives an entry back. NULL, and one that was given back, are fine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_entry_release(entry: *mut AsofEntry) {
@@ -418,5 +507,17 @@ pub unsafe extern "C" fn asof_synchronizer_clear(
         // SAFETY: upheld by the caller.
         unsafe { held(synchronizer) }?.shared.clear();
         Ok(())
+    })
+}
+
+/// Counts of what was told and what was not.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_synchronizer_stats(
+    synchronizer: *const AsofSynchronizer,
+    stats: *mut AsofSynchronizerStats,
+) -> AsofStatus {
+    call(|| {
+        // SAFETY: upheld by the caller.
+        unsafe { put(stats, held(synchronizer)?.shared.stats().into()) }
     })
 }

@@ -17,6 +17,8 @@ use asof_c::tf::*;
 
 /// What is not a text.
 const NOT_UTF8: *const c_char = c"\xff\xfe".as_ptr();
+/// What asof.hpp makes of a text with a NUL inside.
+const CUT: *const c_char = without_provenance(1);
 const NAME: *const c_char = c"odom".as_ptr();
 const CHILD: *const c_char = c"base_link".as_ptr();
 
@@ -227,9 +229,13 @@ fn null_and_freed_handles_are_refused() {
 }
 
 #[test]
-fn names_that_are_null_or_not_utf8_are_refused() {
+fn names_that_are_null_cut_or_not_utf8_are_refused() {
     let mut tf = new_buffer();
-    for bad in [null(), NOT_UTF8] {
+    for (bad, why) in [
+        (null(), "is NULL"),
+        (CUT, "has a NUL inside"),
+        (NOT_UTF8, "is not UTF-8"),
+    ] {
         // SAFETY: the handle is good, and the texts are NULL or end.
         unsafe {
             with_names(tf, NAME, bad, refused);
@@ -246,8 +252,8 @@ fn names_that_are_null_or_not_utf8_are_refused() {
                 &raw mut found,
             ));
         }
+        assert!(message().contains(why), "{}", message());
     }
-    assert!(message().contains("is not UTF-8"), "{}", message());
     // SAFETY: nobody uses it.
     unsafe { asof_tf_free(&raw mut tf) };
 }
@@ -480,6 +486,7 @@ fn windows_and_synchronizers_refuse_what_is_not_one() {
     };
     let (at, out) = (&raw mut entry, &raw mut pose);
     let (mut window, mut sync) = (null_mut(), null_mut());
+    let (mut counts, mut told) = (AsofWindowStats::default(), AsofSynchronizerStats::default());
     // SAFETY: handles are good, NULL or freed, and places are valid or NULL.
     unsafe {
         for bad in [0, mark] {
@@ -492,10 +499,12 @@ fn windows_and_synchronizers_refuse_what_is_not_one() {
             refused(asof_window_interval(none, 0, 1, at, 1, &raw mut count));
             refused(asof_window_interpolate(none, 0, out));
             refused(asof_window_clear(none));
+            refused(asof_window_stats(none, &raw mut counts));
             asof_window_free(&raw mut none);
             let mut none = without_provenance_mut::<AsofSynchronizer>(bad);
             refused(asof_synchronizer_add(none, 0, 0, null_mut(), Some(release)));
             refused(asof_synchronizer_clear(none));
+            refused(asof_synchronizer_stats(none, &raw mut told));
             asof_synchronizer_free(&raw mut none);
         }
         // What a call refuses is released too.
@@ -515,6 +524,7 @@ fn windows_and_synchronizers_refuse_what_is_not_one() {
             refused(asof_window_interval(window, 0, 1, at, room, &raw mut count));
         }
         refused(asof_window_interval(window, 0, 1, at, 1, null_mut()));
+        refused(asof_window_stats(window, null_mut()));
         let status = asof_window_nearest(window, 0, at);
         assert_eq!(status, AsofStatus::Ok);
         asof_window_free(&raw mut window);
@@ -560,8 +570,81 @@ fn windows_and_synchronizers_refuse_what_is_not_one() {
         ));
         let status = asof_synchronizer_new(2, 10, 0, Some(set), null_mut(), &raw mut sync);
         assert_eq!(status, AsofStatus::Ok);
+        refused(asof_synchronizer_stats(sync, null_mut()));
         refused(asof_synchronizer_add(sync, 2, 0, null_mut(), Some(release)));
         assert_eq!(RELEASED.load(Ordering::Relaxed), 6);
+        asof_synchronizer_free(&raw mut sync);
+    }
+}
+
+#[test]
+fn windows_and_synchronizers_count_what_they_do_not_keep() {
+    use asof_c::window::*;
+    unsafe extern "C" fn set(_: *mut std::ffi::c_void, _: *const AsofEntry, _: usize) {}
+    let bounds = AsofWindowBounds {
+        count: 2,
+        age: 0,
+        restart_after: 0,
+    };
+    let (mut window, mut sync) = (null_mut(), null_mut());
+    let (mut counts, mut told) = (AsofWindowStats::default(), AsofSynchronizerStats::default());
+    let done = |status| assert_eq!(status, AsofStatus::Ok, "{}", message());
+    // SAFETY: the handles and the places are good, and the values are NULL.
+    unsafe {
+        done(asof_window_new(&raw const bounds, &raw mut window));
+        for stamp in [10, 30, 20] {
+            done(asof_window_insert(window, stamp, null_mut(), None));
+        }
+        let status = asof_window_insert(window, 5, null_mut(), None);
+        assert_eq!(status, AsofStatus::TooOld);
+        done(asof_window_stats(window, &raw mut counts));
+        let found = (counts.messages, counts.inserted, counts.late);
+        assert_eq!(found, (2, 3, 1), "{counts:?}");
+        assert_eq!((counts.evicted, counts.refused), (1, 1), "{counts:?}");
+        asof_window_free(&raw mut window);
+
+        done(asof_synchronizer_new(
+            2,
+            2,
+            0,
+            Some(set),
+            null_mut(),
+            &raw mut sync,
+        ));
+        for stamp in 1..=4 {
+            done(asof_synchronizer_add(
+                sync,
+                0,
+                stamp * 100,
+                null_mut(),
+                None,
+            ));
+            done(asof_synchronizer_add(
+                sync,
+                1,
+                stamp * 100,
+                null_mut(),
+                None,
+            ));
+        }
+        done(asof_synchronizer_stats(sync, &raw mut told));
+        let sets = told.sets;
+        assert!((3..=4).contains(&sets), "{told:?}");
+        assert_eq!((told.waiting, told.sets_dropped, told.unmatched), (0, 0, 0));
+        // A topic that falls silent: what does not fit into the queue, and what is cleared, is in no set.
+        for stamp in 11..=20 {
+            done(asof_synchronizer_add(
+                sync,
+                0,
+                stamp * 100,
+                null_mut(),
+                None,
+            ));
+        }
+        done(asof_synchronizer_clear(sync));
+        done(asof_synchronizer_stats(sync, &raw mut told));
+        let added = 8 + 10;
+        assert_eq!(2 * told.sets + told.unmatched, added, "{told:?}");
         asof_synchronizer_free(&raw mut sync);
     }
 }
@@ -737,7 +820,7 @@ fn the_interface_changes_only_with_its_list() {
         }
     );
     {
-        use asof_c::window::{AsofEntry, AsofWindowBounds};
+        use asof_c::window::*;
         layout!(lines, AsofEntry { stamp, value, hold });
         layout!(
             lines,
@@ -745,6 +828,29 @@ fn the_interface_changes_only_with_its_list() {
                 count,
                 age,
                 restart_after
+            }
+        );
+        layout!(
+            lines,
+            AsofWindowStats {
+                messages,
+                inserted,
+                late,
+                evicted,
+                refused,
+                restarts,
+                future,
+                zero,
+                duplicates
+            }
+        );
+        layout!(
+            lines,
+            AsofSynchronizerStats {
+                sets,
+                waiting,
+                sets_dropped,
+                unmatched
             }
         );
     }

@@ -3,9 +3,11 @@
 
 use std::ffi::{CStr, CString, c_char};
 use std::ptr::{null, null_mut, without_provenance_mut};
+use std::sync::Arc;
 
-use arrow_array::RecordBatchReader;
+use arrow_array::cast::AsArray;
 use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
+use arrow_array::{Array, RecordBatchReader};
 use asof_c::border::{AsofStatus, asof_last_error, asof_text_free};
 use asof_c::recording::messages::*;
 use asof_c::recording::stream::*;
@@ -259,11 +261,76 @@ fn topics_and_joins_are_streams() {
     }
 }
 
+/// Fields of bytes, such as images, are what asof itself has as views.
+#[test]
+fn bytes_are_plain_unless_views_are_wanted() {
+    use arrow_schema::DataType;
+    let folder = tempfile::tempdir().unwrap();
+    let path = CString::new(folder.path().join("blob.mcap").to_str().unwrap()).unwrap();
+    let (mut writer, mut channel) = (null_mut(), 0);
+    let (cdr, name, kind) = (
+        c"cdr".as_ptr(),
+        c"own/msg/Blob".as_ptr(),
+        c"ros2msg".as_ptr(),
+    );
+    let (schema, value) = (b"uint8[] data\n", [7_u8; 40]);
+    let payload = [&[0, 1, 0, 0, 40, 0, 0, 0][..], &value].concat();
+    // SAFETY: texts end, arrays are as long as they say, and the handle is finished once.
+    unsafe {
+        done(asof_writer_new(path.as_ptr(), &raw mut writer));
+        let (text, size, to) = (schema.as_ptr(), schema.len(), &raw mut channel);
+        done(asof_writer_channel(
+            writer, ODOM, cdr, name, kind, text, size, to,
+        ));
+        for at in 1..=3 {
+            let (data, size) = (payload.as_ptr(), payload.len());
+            done(asof_writer_write(writer, channel, at, at, 0, data, size));
+        }
+        done(asof_writer_finish(&raw mut writer));
+    }
+    let mut recording = opened(&path);
+    let read = || {
+        let mut stream = FFI_ArrowArrayStream::empty();
+        let (to, all) = (&raw mut stream, (i64::MIN, i64::MAX));
+        // SAFETY: the handle and the places are good; the stream is taken over once.
+        let reader = unsafe {
+            done(asof_recording_stream(
+                recording,
+                ODOM,
+                null(),
+                0,
+                all.0,
+                all.1,
+                to,
+                null_mut(),
+            ));
+            ArrowArrayStreamReader::try_new(stream).unwrap()
+        };
+        let data = reader.schema().index_of("data").unwrap();
+        let columns: Vec<_> = reader
+            .map(|batch| Arc::clone(batch.unwrap().column(data)))
+            .collect();
+        assert_eq!(columns.iter().map(|column| column.len()).sum::<usize>(), 3);
+        Arc::clone(&columns[0])
+    };
+    let plain = read();
+    assert_eq!(plain.as_binary::<i32>().value(2), value);
+    // SAFETY: the handle is good.
+    unsafe { done(asof_recording_use_views(recording, true)) };
+    let views = read();
+    assert_eq!(views.data_type(), &DataType::BinaryView);
+    assert_eq!(views.as_binary_view().value(2), value);
+    // SAFETY: as above, and nobody uses the recording any more.
+    unsafe {
+        done(asof_recording_use_views(recording, false));
+        assert_eq!(read().data_type(), &DataType::Binary);
+        asof_recording_free(&raw mut recording);
+    }
+}
+
 /// Names with a NUL, which no text of C has: streams refuse them in words, and other functions leave the NUL out.
 #[test]
 fn names_with_a_nul_do_no_harm() {
-    use std::sync::Arc;
-
     use asof::formats::{McapWriter, McapWriterOptions};
     use asof::{Channel, Message};
     let folder = tempfile::tempdir().unwrap();
@@ -420,6 +487,7 @@ fn null_freed_handles_counts_and_bad_text_are_refused() {
             refused(asof_recording_topic(bad, 0, two, two, two, one));
             refused(asof_recording_problem(bad, 0, two));
             refused(asof_recording_tf(bad, &raw mut tf));
+            refused(asof_recording_use_views(bad, true));
             refused(asof_recording_stream(
                 bad,
                 ODOM,

@@ -185,6 +185,8 @@ enum TransformableResult {
 
 namespace detail {
 
+using asof::detail::c_text;
+
 /// An extrapolation of a kind, as finely as the tf2 that is there tells them apart.
 template <typename Kind, typename = void> struct ExtrapolationOf {
   using type = ExtrapolationException;
@@ -263,9 +265,9 @@ public:
 
   bool setTransform(const TransformStamped &transform, const std::string &authority, bool is_static = false) {
     const tf::Transform pose = tf::Transform::from_msg(transform.transform);
-    const AsofTfUpdate update{transform.header.frame_id.c_str(), transform.child_frame_id.c_str(),
+    const AsofTfUpdate update{detail::c_text(transform.header.frame_id), detail::c_text(transform.child_frame_id),
                               detail::stamp_of(transform), pose, is_static};
-    const Status status = asof_tf_set_from(buffer_.get(), &update, authority.c_str());
+    const Status status = asof_tf_set_from(buffer_.get(), &update, detail::c_text(authority));
     if (status != ASOF_STATUS_OK) {
       warn("setTransform", authority);
       return false;
@@ -305,8 +307,8 @@ public:
     const std::int64_t target_stamp = detail::nanoseconds(target_time), source_stamp = detail::nanoseconds(source_time);
     tf::Transform found;
     if (target_stamp != 0 && source_stamp != 0) {
-      const Status status = asof_tf_lookup_full(buffer_.get(), target_frame.c_str(), target_stamp, source_frame.c_str(),
-                                                source_stamp, fixed_frame.c_str(), &found);
+      const Status status = asof_tf_lookup_full(buffer_.get(), detail::c_text(target_frame), target_stamp, detail::c_text(source_frame),
+                                                source_stamp, detail::c_text(fixed_frame), &found);
       if (status != ASOF_STATUS_OK)
         fail(status);
       return message(found, target_time, target_frame, source_frame);
@@ -477,7 +479,7 @@ public:
     }
     std::int64_t stamp = 0;
     const Status status =
-        asof_tf_latest_common_time(buffer_.get(), target.c_str(), source.c_str(), &stamp, nullptr);
+        asof_tf_latest_common_time(buffer_.get(), detail::c_text(target), detail::c_text(source), &stamp, nullptr);
     if (status == ASOF_STATUS_OK) {
       time = detail::time_of(stamp);
       return TF2Error(0);
@@ -625,7 +627,7 @@ private:
     }
     AsofTfPath *path = nullptr;
     if (target == source || fault(target) != nullptr || fault(source) != nullptr ||
-        asof_tf_path_new(buffer_.get(), target.c_str(), source.c_str(), &path) != ASOF_STATUS_OK)
+        asof_tf_path_new(buffer_.get(), detail::c_text(target), detail::c_text(source), &path) != ASOF_STATUS_OK)
       return;
     auto &oldest = mine.lookups[mine.next++ % mine.lookups.size()];
     oldest.path = asof::detail::Handle<AsofTfPath, asof_tf_path_free>(path);
@@ -639,8 +641,8 @@ private:
     if (target == source)
       return stamp != 0 ? stamp : detail::nanoseconds(own_stamp(target, Time()));
     const Status status =
-        stamp != 0 ? asof_tf_lookup(buffer_.get(), target.c_str(), source.c_str(), stamp, &found)
-                   : asof_tf_lookup_latest(buffer_.get(), target.c_str(), source.c_str(), &found, &stamp, nullptr);
+        stamp != 0 ? asof_tf_lookup(buffer_.get(), detail::c_text(target), detail::c_text(source), stamp, &found)
+                   : asof_tf_lookup_latest(buffer_.get(), detail::c_text(target), detail::c_text(source), &found, &stamp, nullptr);
     if (status == ASOF_STATUS_NO_DATA && stamp == 0)
       throw ConnectivityException(asof_last_error());
     if (status != ASOF_STATUS_OK)
@@ -653,8 +655,8 @@ private:
       return true;
     tf::Transform found;
     const Status status =
-        stamp != 0 ? asof_tf_can_transform(buffer_.get(), target.c_str(), source.c_str(), stamp)
-                   : asof_tf_lookup_latest(buffer_.get(), target.c_str(), source.c_str(), &found, nullptr, nullptr);
+        stamp != 0 ? asof_tf_can_transform(buffer_.get(), detail::c_text(target), detail::c_text(source), stamp)
+                   : asof_tf_lookup_latest(buffer_.get(), detail::c_text(target), detail::c_text(source), &found, nullptr, nullptr);
     if (status != ASOF_STATUS_OK && why != nullptr)
       *why += asof_last_error();
     return status == ASOF_STATUS_OK;
@@ -774,7 +776,7 @@ private:
   bool is_too_old(const std::string &target, const std::string &source, const Time &time) const {
     std::int64_t latest = 0;
     bool is_static = false;
-    return asof_tf_latest_common_time(buffer_.get(), target.c_str(), source.c_str(), &latest, &is_static) ==
+    return asof_tf_latest_common_time(buffer_.get(), detail::c_text(target), detail::c_text(source), &latest, &is_static) ==
                ASOF_STATUS_OK &&
            !is_static && latest - detail::nanoseconds(time) > detail::nanoseconds(cache_time_);
   }

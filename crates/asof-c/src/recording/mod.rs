@@ -7,9 +7,10 @@ pub mod writer;
 use std::collections::BTreeMap;
 use std::ffi::c_char;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use asof::{Recording, Summary};
+use asof::{Recording, SourceError, Summary};
 
 use crate::border::{
     AsofStatus, Failure, Outcome, array, call, free, hand_out, held, put, put_text, tell, text,
@@ -20,6 +21,8 @@ use crate::tf::AsofTf;
 pub struct AsofRecording {
     pub(crate) recording: Recording,
     topics: Mutex<Option<TopicList>>,
+    /// Whether its streams may have Arrow's view types.
+    pub(crate) has_views: AtomicBool,
 }
 
 /// The topics of a summary, so that to ask for them one by one takes linear time.
@@ -63,8 +66,11 @@ impl TopicList {
 
 impl AsofRecording {
     fn new(recording: Recording) -> Self {
-        let topics = Mutex::default();
-        AsofRecording { recording, topics }
+        AsofRecording {
+            recording,
+            topics: Mutex::default(),
+            has_views: AtomicBool::new(false),
+        }
     }
 
     fn topics(&self) -> Arc<[TopicFacts]> {
@@ -79,7 +85,10 @@ impl AsofRecording {
 
 impl From<asof::Error> for Failure {
     fn from(error: asof::Error) -> Self {
-        Failure::new(status_of(&error), error)
+        match error {
+            asof::Error::Source(error) => error.into(),
+            error => Failure::new(status_of(&error), error),
+        }
     }
 }
 
@@ -105,13 +114,22 @@ fn status_of(error: &asof::Error) -> AsofStatus {
         }
         #[cfg(feature = "sql")]
         Error::Sql(asof::sql::SqlError::Memory(_)) => AsofStatus::Full,
+        Error::Source(SourceError::Unsupported { .. }) => AsofStatus::Unsupported,
         _ => AsofStatus::Unreadable,
     }
 }
 
-impl From<asof::SourceError> for Failure {
-    fn from(error: asof::SourceError) -> Self {
-        Failure::new(AsofStatus::Unreadable, error)
+impl From<SourceError> for Failure {
+    fn from(error: SourceError) -> Self {
+        match &error {
+            SourceError::Unsupported { feature, .. } => Failure::new(
+                AsofStatus::Unsupported,
+                format_args!(
+                    "{error}. This is libasof: configure it with -DASOF_FEATURES=default,{feature}"
+                ),
+            ),
+            _ => Failure::new(AsofStatus::Unreadable, error),
+        }
     }
 }
 
@@ -129,9 +147,9 @@ pub(crate) unsafe fn texts<'a>(
     values.iter().map(|value| unsafe { text(*value) }).collect()
 }
 
-/// Opens a recording: a file or folder of MCAP, ROS 1 and ROS 2 bags, PX4 logs; an address, where the build has `remote`.
-/// Opening reads a file's summary and no message. A damaged file opens as far as it can be read: see
-/// `asof_recording_problem`.
+/// Opens a recording: a file or folder of MCAP, ROS 1 and ROS 2 bags, PX4 logs; its address on a web server or in a bucket, where
+/// the build has `remote`; or a robot's, where it has `live`. Where it has not, the status is `ASOF_STATUS_UNSUPPORTED`.
+/// Opening reads a file's summary and no message. A damaged file opens as far as it can be read: see `asof_recording_problem`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asof_open(
     place: *const c_char,
@@ -165,6 +183,22 @@ pub unsafe extern "C" fn asof_open_all(
 pub unsafe extern "C" fn asof_recording_free(recording: *mut *mut AsofRecording) {
     // SAFETY: upheld by the caller.
     unsafe { free(recording) }
+}
+
+/// Whether the streams that are made of a recording from now on may have columns of Arrow's types "binary view" and "string view":
+/// large values then come without a copy. Not unless this is called: Arrow C++ before 15, and other readers of its age, know no
+/// views, and every one knows the plain types.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asof_recording_use_views(
+    recording: *const AsofRecording,
+    views: bool,
+) -> AsofStatus {
+    call(|| {
+        // SAFETY: upheld by the caller.
+        let recording = unsafe { held(recording) }?;
+        recording.has_views.store(views, Ordering::Relaxed);
+        Ok(())
+    })
 }
 
 /// The first and the last log time. `ASOF_STATUS_NO_DATA` without messages.
@@ -257,4 +291,26 @@ pub unsafe extern "C" fn asof_recording_tf(
         // SAFETY: upheld by the caller.
         unsafe { hand_out(tf, AsofTf { buffer }) }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_build_has_left_out_is_unsupported_and_says_which_has_it() {
+        let left_out = || SourceError::Unsupported {
+            place: "https://example.org/run.mcap".to_owned(),
+            reason: "not here".to_owned(),
+            feature: "remote",
+        };
+        for failure in [
+            Failure::from(left_out()),
+            Failure::from(asof::Error::from(left_out())),
+        ] {
+            let text = failure.text().into_string().unwrap();
+            assert_eq!(failure.status, AsofStatus::Unsupported, "{text}");
+            assert!(text.contains("-DASOF_FEATURES=default,remote"), "{text}");
+        }
+    }
 }

@@ -1,4 +1,5 @@
-//! Tables of a recording as streams of the Arrow C data interface.
+//! Tables of a recording as streams of the Arrow C data interface, in types that every reader of it knows unless the caller
+//! wants views.
 
 use std::ffi::c_char;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -84,11 +85,17 @@ impl RecordBatchReader for Reader {
 /// # Safety
 /// The places are NULL or valid for writing.
 unsafe fn start(
-    table: &Table,
+    recording: &AsofRecording,
+    table: Table,
     stream: *mut ArrowArrayStream,
     losses: *mut *mut AsofLosses,
 ) -> Outcome {
     let lost = Arc::<AtomicU64>::default();
+    let table = if recording.has_views.load(Ordering::Relaxed) {
+        table
+    } else {
+        table.without_views()
+    };
     let reader = Reader {
         schema: Arc::clone(table.schema()),
         batches: table.batches()?,
@@ -130,7 +137,7 @@ pub unsafe extern "C" fn asof_recording_stream(
             columns => topic.columns(columns)?,
         };
         // SAFETY: upheld by the caller.
-        unsafe { self::start(&table, stream, losses) }
+        unsafe { self::start(recording, table, stream, losses) }
     })
 }
 
@@ -168,7 +175,7 @@ pub unsafe extern "C" fn asof_recording_join(
         let options = unsafe { align_options(options) }?;
         let table = recording.recording.join(anchor, &others, options)?;
         // SAFETY: upheld by the caller.
-        unsafe { start(&table, stream, losses) }
+        unsafe { start(recording, table, stream, losses) }
     })
 }
 
@@ -191,7 +198,7 @@ pub unsafe extern "C" fn asof_recording_resample(
         let options = unsafe { align_options(options) }?;
         let table = recording.recording.resample(&topics, hz, options)?;
         // SAFETY: upheld by the caller.
-        unsafe { start(&table, stream, losses) }
+        unsafe { start(recording, table, stream, losses) }
     })
 }
 
@@ -235,7 +242,7 @@ pub unsafe extern "C" fn asof_recording_sql(
         let (recording, query) = unsafe { (held(recording)?, text(query)?) };
         let table = sql(recording, query)?;
         // SAFETY: upheld by the caller.
-        unsafe { start(&table, stream, std::ptr::null_mut()) }
+        unsafe { start(recording, table, stream, std::ptr::null_mut()) }
     })
 }
 

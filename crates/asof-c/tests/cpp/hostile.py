@@ -29,12 +29,15 @@ NUMBERS = {
     "uint32_t": ["0", "1", "UINT32_MAX"],
     "uint64_t": ["1", "0", "UINT64_MAX"],
     "AsofFrame": ['frame()', "0", "1", "UINT64_MAX"],
+    "bool": ["false", "true"],
     "double": ["10.0", "0.0", "-1.0", "NAN", "INFINITY", "1e308"],
 }
 # Counts are of the arrays before them, which have one good element; no array has the others.
 COUNTS = ["1", "0", "SIZE_MAX", "SIZE_MAX / 2", "SIZE_MAX / 8", "(size_t)1 << 58"]
 FUNCTIONS = {"AsofTfCallback": "take_transform", "AsofRelease": "take_value", "AsofSetCallback": "take_set"}
 NOT_UTF8 = 'text("\\xff\\xfe")'
+# What asof.hpp makes of a std::string with a NUL inside.
+CUT = "text(reinterpret_cast<const char *>(1))"
 
 
 def values(function, kind, name, parameters):
@@ -69,10 +72,10 @@ def values(function, kind, name, parameters):
             good = "recording()"
         if function == "asof_writer_new":
             good = "scratch()"
-        return [good, "nullptr", NOT_UTF8, '""', 'long_text()'], [NOT_UTF8]
+        return [good, "nullptr", NOT_UTF8, CUT, '""', 'long_text()'], [NOT_UTF8, CUT]
     if pointed == "char" and "const" in kind:
         first = "recording()" if function == "asof_open_all" else '"/topic"'
-        return [f"texts({first})", "nullptr", "texts(nullptr)", f"texts({NOT_UTF8})"], [f"texts({NOT_UTF8})"]
+        return [f"texts({first})", "nullptr", "texts(nullptr)", f"texts({NOT_UTF8})", f"texts({CUT})"], [f"texts({NOT_UTF8})", f"texts({CUT})"]
     if pointed == "char":
         return ["place((char *)nullptr)", "nullptr"], []
     if pointed == "ArrowArrayStream":

@@ -1,12 +1,11 @@
 // asof.hpp (but recordings) and asof/tf2.hpp: what they promise, and a stress of writers and readers. ci/hot/asof-cpp builds it plainly, with
 // AddressSanitizer and with ThreadSanitizer.
-#include <asof.hpp>
+#include "expect.hpp"
+
 #include <asof/tf2.hpp>
 
 #include <atomic>
 #include <condition_variable>
-#include <cstdio>
-#include <cstdlib>
 #include <limits>
 #include <mutex>
 #include <thread>
@@ -27,24 +26,6 @@ using asof::tf::Buffer;
 using asof::tf::Transform;
 
 namespace {
-
-void expect(bool holds, const char *what, int line) {
-  if (!holds) {
-    std::printf("line %d: %s\n", line, what);
-    std::exit(1);
-  }
-}
-#define EXPECT(condition) expect(condition, #condition, __LINE__)
-
-template <typename Call> asof::Status thrown(Call call) {
-  try {
-    call();
-  } catch (const asof::Error &error) {
-    EXPECT(error.what()[0] != '\0');
-    return error.status();
-  }
-  return ASOF_STATUS_OK;
-}
 
 bool near(double a, double b) { return std::abs(a - b) < 1e-12; }
 
@@ -86,6 +67,59 @@ void lookups() {
   EXPECT(thrown([&] { buffer.set("odom", "base_link", 1s, Transform({0, 0, 0}, {0, 0, 0, 2})); }) ==
          ASOF_STATUS_INVALID_ARGUMENT);
   EXPECT(thrown([&] { buffer.set("odom", "odom", 1s, Transform()); }) == ASOF_STATUS_INVALID_ARGUMENT);
+}
+
+/// A text with a NUL inside is refused, not read as far as the NUL.
+void cut_texts() {
+  Buffer buffer = driving();
+  const std::string cut("odom\0om", 7), base = "base_link";
+  const auto is_refused = [](asof::Status status) {
+    return status == ASOF_STATUS_INVALID_ARGUMENT && std::strstr(asof_last_error(), "NUL") != nullptr;
+  };
+  // Wherever it is, and whatever is around it.
+  for (std::size_t size = 0; size < 40; size++)
+    for (const char around : {'a', '\x80', '\xff', '\1'}) {
+      std::string text(size, around);
+      EXPECT(asof::detail::c_text(text) == text.c_str());
+      for (std::size_t place = 0; place < size; place++) {
+        text[place] = '\0';
+        EXPECT(asof::detail::c_text(text) != text.c_str());
+        text[place] = around;
+      }
+    }
+  const Transform pose;
+  EXPECT(is_refused(buffer.try_set(cut, base, 1s, pose)) && is_refused(buffer.try_set("odom", cut, 1s, pose)));
+  EXPECT(is_refused(buffer.try_set_static(cut, base, pose)) && is_refused(buffer.try_reparent(cut, base, 1s, pose)));
+  EXPECT(is_refused(buffer.try_set({"odom", base, pose, 11s}, cut)) && is_refused(buffer.try_set({cut, base, pose, 11s}, "me")));
+  std::optional<asof::Error> why;
+  EXPECT(buffer.set_many({{cut, base, pose, 11s}}, &why) == 0 && is_refused(why->status()));
+  EXPECT(thrown([&] { buffer.lookup(cut, base, 1s); }) == ASOF_STATUS_INVALID_ARGUMENT);
+  EXPECT(is_refused(buffer.try_lookup(cut, base, 1s).status()) && is_refused(buffer.try_lookup(base, cut, 1s).status()));
+  EXPECT(is_refused(buffer.try_lookup_latest(cut, base).status()));
+  EXPECT(is_refused(buffer.try_lookup("odom", 1s, base, 1s, cut).status()));
+  EXPECT(is_refused(buffer.try_lookup_extrapolated(cut, base, 1s, 1s).status()));
+  EXPECT(is_refused(buffer.try_lookup_twist(base, cut, 1s, 1s).status()) && !buffer.can_transform(cut, base, 1s));
+  EXPECT(is_refused(buffer.try_latest_common_time(cut, base).status()) && is_refused(buffer.try_path(cut, base).status()));
+  EXPECT(is_refused(buffer.try_wait(cut, base, 1s, 0ns).status()) && is_refused(buffer.try_wait_latest(cut, base, 0ns).status()));
+  EXPECT(is_refused(buffer.try_on_transform(cut, base, 1s, 0ns, [](auto) {}).status()));
+  EXPECT(is_refused(buffer.try_wait_async(cut, base, 1s, 0ns).status()) && is_refused(buffer.try_remove(cut).status()));
+  EXPECT(is_refused(buffer.try_frame(cut).status()) && buffer.find(cut) == 0 && buffer.frames().size() == 3);
+
+  asof::tf2::BufferCore core;
+  asof::tf2::TransformStamped message = {};
+  message.header.frame_id = "odom";
+  message.child_frame_id = base;
+  message.transform.rotation.w = 1;
+  EXPECT(core.setTransform(message, "me", true) && !core.setTransform(message, cut, true));
+  for (int again = 0; again < 4; again++)
+    try {
+      core.lookupTransform(cut, base, asof::tf2::Time());
+      EXPECT(false);
+    } catch (const asof::tf2::InvalidArgumentException &) {
+    }
+  EXPECT(!core.canTransform(cut, base, asof::tf2::Time()) && !core._frameExists(cut));
+  message.header.frame_id = cut;
+  EXPECT(!core.setTransform(message, "me", true) && core.getAllFrameNames().size() == 2);
 }
 
 /// Every call that can fail has a form that does not throw.
@@ -526,6 +560,8 @@ void windows() {
     EXPECT(thrown([&] { window.insert(5, Scan(0)); }) == ASOF_STATUS_TOO_OLD && Scan::alive == 4);
     EXPECT(window.try_insert(5, Scan(0)) == ASOF_STATUS_TOO_OLD);
     EXPECT(Scan::alive == 4);
+    const asof::WindowStats stats = window.stats();
+    EXPECT(stats.messages == 3 && stats.inserted == 5 && stats.evicted == 2 && stats.refused == 2 && stats.late == 0);
     asof::Window<Scan> large(1000);
     for (int number = 0; number < 100; number++)
       large.insert(number, Scan(number));
@@ -542,7 +578,7 @@ void windows() {
   poses.insert(10, Transform());
   poses.insert(20, Transform({1, 2, 3}, {0, 0, 1, 0}));
   const auto between = poses.at(15);
-  EXPECT(near(between.translation[1], 1) && near(between.rotation[2], std::sqrt(0.5)));
+  EXPECT(poses.stats().messages == 2 && near(between.translation[1], 1) && near(between.rotation[2], std::sqrt(0.5)));
   EXPECT(poses.try_at(21).status() == ASOF_STATUS_NO_DATA && thrown([&] { poses.at(21); }) == ASOF_STATUS_NO_DATA);
   EXPECT(thrown([&] { poses.insert(30, Transform({0, 0, 0}, {0, 0, 0, 0})); }) == ASOF_STATUS_INVALID_ARGUMENT);
 }
@@ -562,8 +598,9 @@ void synchronizers() {
     }
     EXPECT(sets.size() >= 18 && sets[5].second == "image " + std::to_string(sets[5].first));
     EXPECT(Scan::alive > 0);
+    EXPECT(sync.stats().sets == sets.size() && sync.stats().waiting == 0 && sync.stats().sets_dropped == 0);
     sync.clear();
-    EXPECT(Scan::alive == 0);
+    EXPECT(Scan::alive == 0 && sync.stats().unmatched == 40 - 2 * sets.size());
     // A topic that falls silent: its partner's messages are bounded by the queue.
     for (int number = 0; number < 100; number++)
       sync.add<0>(number * 100 + 10000, std::make_shared<Scan>(number));
@@ -579,6 +616,7 @@ void synchronizers() {
 int main(int count, char **arguments) {
   const int rounds = count > 1 ? std::atoi(arguments[1]) : 2000;
   lookups();
+  cut_texts();
   results();
   extremes();
   batches();
