@@ -5,8 +5,8 @@
 //   if (auto sample = odometry.read()) drive(sample->value, sample->age());
 //
 // T is a struct of plain data without padding, with the layout and the name that the Rust side declares with `plain!`;
-// the compiler provides the name (asof_hot_types.hpp). Whatever cannot be opened throws asof::Error, which says what to
-// do; filling two slots of one ring at once throws std::logic_error. Nothing else throws.
+// the compiler provides the name (asof_hot_types.hpp). Whatever cannot be opened, and a name with a NUL inside, throws
+// asof::Error, which says what to do; filling two slots of one ring at once throws std::logic_error. Nothing else throws.
 //
 // An end, and what it hands out, is used by one thread at a time. What it hands out keeps it open.
 #pragma once
@@ -30,7 +30,16 @@ namespace asof {
 // Why a segment or an end could not be opened.
 struct Error : std::runtime_error {
     Error() : std::runtime_error(asof_hot_last_error()) {}
+    explicit Error(const std::string& why) : std::runtime_error(why) {}
 };
+
+namespace detail {
+// A name for the C interface, which ends at the first NUL: one with a NUL inside would be another name.
+inline const char* c_name(const std::string& name) {
+    if (name.find('\0') != std::string::npos) throw Error("a segment's name has a NUL inside: '" + std::string(name.c_str()) + "'");
+    return name.c_str();
+}
+}  // namespace detail
 
 // Sets who may open the segments that this process creates from now on: 0600, only this user, by default.
 inline void set_permissions(std::uint32_t mode) {
@@ -38,7 +47,7 @@ inline void set_permissions(std::uint32_t mode) {
 }
 
 // Removes a segment's name; returns whether it existed.
-inline bool remove(const std::string& name) { return asof_hot_remove(name.c_str()); }
+inline bool remove(const std::string& name) { return asof_hot_remove(detail::c_name(name)); }
 
 // A value, which write it came from, and when.
 template <typename T>
@@ -76,7 +85,7 @@ AsofType type(const char* name) {
 // A segment of any kind: liveness, and sleeping instead of spinning.
 class Segment {
   public:
-    explicit Segment(const std::string& name) : handle_(detail::opened(asof_segment_open(name.c_str()))) {}
+    explicit Segment(const std::string& name) : handle_(detail::opened(asof_segment_open(detail::c_name(name)))) {}
 
     // Whether a live process holds the writing end (or producer, or trigger, or a source of a mux).
     bool is_writer_alive() const { return asof_segment_is_writer_alive(handle_.get()); }
@@ -124,7 +133,7 @@ template <typename T, std::uint32_t Slots = 8>
 class LatestWriter {
   public:
     explicit LatestWriter(const std::string& name, const char* type = nullptr)
-        : handle_(detail::opened(asof_latest_writer_open(name.c_str(), detail::type<T>(type), Slots))) {}
+        : handle_(detail::opened(asof_latest_writer_open(detail::c_name(name), detail::type<T>(type), Slots))) {}
     void write(const T& value, std::uint64_t stamp = now()) { asof_latest_write(handle_.get(), &value, stamp); }
     // Changes the last value (zeros before the first) and publishes it.
     template <typename Change>
@@ -144,7 +153,7 @@ template <typename T, std::uint32_t Slots = 8>
 class LatestReader {
   public:
     explicit LatestReader(const std::string& name, const char* type = nullptr)
-        : handle_(detail::opened(asof_latest_reader_open(name.c_str(), detail::type<T>(type), Slots))) {}
+        : handle_(detail::opened(asof_latest_reader_open(detail::c_name(name), detail::type<T>(type), Slots))) {}
     // Nothing before the first value.
     std::optional<Sample<T>> read() const {
         return sampled([&](Sample<T>& sample) { return asof_latest_read(handle_.get(), &sample.value, &sample.meta); });
@@ -215,7 +224,7 @@ class RingProducer {
 
     explicit RingProducer(const std::string& name, const char* type = nullptr) : shared_(std::make_shared<Shared>()) {
         shared_->handle.reset(detail::opened(
-            asof_ring_producer_open(name.c_str(), detail::type<T>(type), Slots, Policy == WhenFull::DropOldest)));
+            asof_ring_producer_open(detail::c_name(name), detail::type<T>(type), Slots, Policy == WhenFull::DropOldest)));
     }
     // The next slot, or up to `most`; nothing if the ring is full. One at a time.
     std::optional<Filling> try_write(std::size_t most = 1) {
@@ -289,7 +298,7 @@ class RingConsumer {
     };
 
     explicit RingConsumer(const std::string& name, const char* type = nullptr)
-        : ring_(detail::opened(asof_ring_consumer_open(name.c_str(), detail::type<T>(type), Slots,
+        : ring_(detail::opened(asof_ring_consumer_open(detail::c_name(name), detail::type<T>(type), Slots,
                                                        Policy == WhenFull::DropOldest)),
                 asof_ring_consumer_close) {}
     // The oldest sample that was not taken yet.
@@ -360,7 +369,7 @@ class BroadcastProducer {
 
     explicit BroadcastProducer(const std::string& name, const char* type = nullptr) : shared_(std::make_shared<Shared>()) {
         shared_->handle.reset(
-            detail::opened(asof_broadcast_producer_open(name.c_str(), detail::type<T>(type), Slots, Readers)));
+            detail::opened(asof_broadcast_producer_open(detail::c_name(name), detail::type<T>(type), Slots, Readers)));
     }
     // The next slot; there always is one. One at a time.
     std::optional<Filling> try_write() { return filling(asof_broadcast_try_write); }
@@ -427,7 +436,7 @@ class BroadcastReader {
     explicit BroadcastReader(const std::string& name, std::uint32_t number = 0, const char* type = nullptr)
         : shared_(std::make_shared<Shared>()) {
         shared_->handle.reset(
-            detail::opened(asof_broadcast_reader_open(name.c_str(), detail::type<T>(type), Slots, Readers, number)));
+            detail::opened(asof_broadcast_reader_open(detail::c_name(name), detail::type<T>(type), Slots, Readers, number)));
     }
     // The oldest sample that this reader has not read. One at a time.
     std::optional<Held> try_read() { return held(asof_broadcast_try_read); }
@@ -457,7 +466,7 @@ template <typename T, std::uint32_t Readers = 1>
 class SnapshotWriter {
   public:
     explicit SnapshotWriter(const std::string& name, const char* type = nullptr)
-        : handle_(detail::opened(asof_snapshot_writer_open(name.c_str(), detail::type<T>(type), Readers))) {}
+        : handle_(detail::opened(asof_snapshot_writer_open(detail::c_name(name), detail::type<T>(type), Readers))) {}
     // The back buffer, with some older value in it, to fill until it is published.
     T& back() { return *static_cast<T*>(asof_snapshot_back(handle_.get())); }
     // The back buffer as a copy of the last publication, to change in part.
@@ -515,7 +524,7 @@ class SnapshotReader {
     explicit SnapshotReader(const std::string& name, std::uint32_t number = 0, const char* type = nullptr)
         : shared_(std::make_shared<Shared>()) {
         shared_->handle.reset(
-            detail::opened(asof_snapshot_reader_open(name.c_str(), detail::type<T>(type), Readers, number)));
+            detail::opened(asof_snapshot_reader_open(detail::c_name(name), detail::type<T>(type), Readers, number)));
     }
     // Whether there is a publication that was not taken yet.
     bool has_new() const { return asof_snapshot_has_new(shared_->handle.get()); }
@@ -585,12 +594,12 @@ class Mux {
         std::array<AsofMuxLockConfig, Locks> lock_configs;
         for (std::size_t i = 0; i < Sources; ++i) source_configs[i] = {detail::nanos(timeouts[i])};
         for (std::size_t i = 0; i < Locks; ++i) lock_configs[i] = {locks[i].first, detail::nanos(locks[i].second)};
-        handle_.reset(detail::opened(asof_mux_open(name.c_str(), detail::type<T>(type), source_configs.data(), Sources,
+        handle_.reset(detail::opened(asof_mux_open(detail::c_name(name), detail::type<T>(type), source_configs.data(), Sources,
                                                    lock_configs.data(), Locks)));
     }
     // An existing mux, with its own settings.
     explicit Mux(const std::string& name, const char* type = nullptr)
-        : handle_(detail::opened(asof_mux_open_existing(name.c_str(), detail::type<T>(type), Sources, Locks))) {}
+        : handle_(detail::opened(asof_mux_open_existing(detail::c_name(name), detail::type<T>(type), Sources, Locks))) {}
     MuxSource<T> source(std::uint32_t number) const { return MuxSource<T>(handle_.get(), number); }
     MuxLock lock(std::uint32_t number) const { return MuxLock(handle_.get(), number); }
     MuxDirector director() const { return MuxDirector(handle_.get()); }
@@ -615,7 +624,7 @@ class MuxOutput {
     };
 
     explicit MuxOutput(const std::string& name, const char* type = nullptr)
-        : handle_(detail::opened(asof_mux_output_open(name.c_str(), detail::type<T>(type), Sources, Locks))) {}
+        : handle_(detail::opened(asof_mux_output_open(detail::c_name(name), detail::type<T>(type), Sources, Locks))) {}
     Command read(std::uint64_t time = now()) const {
         Command command;
         command.answer = asof_mux_read(handle_.get(), time, &command.value, &command.info);
@@ -632,7 +641,7 @@ class LatchTrigger {
     // After `silence` without a sign of life the sensor is silent; zero: never. Fails if the latch exists with another
     // silence.
     explicit LatchTrigger(const std::string& name, Nanoseconds silence = {})
-        : handle_(detail::opened(asof_latch_trigger_open(name.c_str(), detail::nanos(silence)))) {}
+        : handle_(detail::opened(asof_latch_trigger_open(detail::c_name(name), detail::nanos(silence)))) {}
     void trigger(std::uint32_t contacts, std::uint64_t stamp = now()) { asof_latch_trigger(handle_.get(), contacts, stamp); }
     void heartbeat(std::uint64_t stamp = now()) { asof_latch_heartbeat(handle_.get(), stamp); }
 
@@ -651,7 +660,7 @@ class LatchObserver {
         Nanoseconds elapsed_since_first(std::uint64_t time = now()) const { return since(contact.first, time); }
     };
 
-    explicit LatchObserver(const std::string& name) : handle_(detail::opened(asof_latch_observer_open(name.c_str()))) {}
+    explicit LatchObserver(const std::string& name) : handle_(detail::opened(asof_latch_observer_open(detail::c_name(name)))) {}
     // The number of events since this observer's last call, and in total.
     std::uint64_t new_events() { return asof_latch_new_events(handle_.get()); }
     std::uint64_t count() const { return asof_latch_count(handle_.get()); }
@@ -667,7 +676,7 @@ class LatchObserver {
 class LatchResetter {
   public:
     // The latch must exist: its trigger creates it and sets the silence.
-    explicit LatchResetter(const std::string& name) : handle_(detail::opened(asof_latch_resetter_open(name.c_str()))) {}
+    explicit LatchResetter(const std::string& name) : handle_(detail::opened(asof_latch_resetter_open(detail::c_name(name)))) {}
     // Acknowledges all events up to `count`; false if there are newer ones, which stay.
     bool reset(std::uint64_t count) { return asof_latch_reset(handle_.get(), count); }
     // Acknowledges all events if the last was at least `span` ago; returns whether it did.

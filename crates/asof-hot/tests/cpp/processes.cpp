@@ -63,6 +63,9 @@ bool has(const std::string& text, const char* part) {
 }
 
 void names_and_structs() {
+    const std::string cut("odometry\0x", 10);
+    CHECK(has(refusal([&] { asof::LatestWriter<before::Odometry> writer(cut); }), "NUL"));
+    CHECK(has(refusal([&] { asof::LatchTrigger trigger(cut, 1s); }), "NUL") && has(refusal([&] { asof::remove(cut); }), "NUL"));
     const auto odometry = name("odometry");
     asof::LatestWriter<before::Odometry> writer(odometry);
     writer.write({1, 2});
