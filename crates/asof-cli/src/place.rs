@@ -10,6 +10,7 @@ use anyhow::anyhow;
 use asof::files::note_input;
 use asof::formats::{DecompressionLimits, Definitions, Notices, OpenOptions, without_secrets};
 use asof::layers::{ChannelFilter, Selection};
+use asof::text::quoted;
 use asof::{Channel, Source, SourceError, Stamp, When};
 use asof::{is_address, scheme_of};
 use clap::Args;
@@ -475,7 +476,8 @@ fn openable(place: &Path) -> anyhow::Result<()> {
         if is_robot(Path::new(&place)) {
             return Err(anyhow!(
                 "cannot open {place}: it is a running robot, and this command is for recordings; record it first: \
-                 asof record {place} -o run.mcap"
+                 asof record {} -o run.mcap",
+                quoted(Path::new(&place))
             ));
         }
         return Err(anyhow!(

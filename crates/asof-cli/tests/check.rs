@@ -123,6 +123,48 @@ fn of_a_recording_without_messages_nothing_is_proposed_and_no_file_is_left() {
 }
 
 #[test]
+fn hints_name_files_as_words_of_a_shell() {
+    let folder = Folder::with_demo();
+    let in_place = |words: &[&str]| {
+        let output = common::asof()
+            .args(words)
+            .current_dir(folder.path(""))
+            .output()
+            .expect("asof runs");
+        assert_ne!(output.status.code(), Some(0));
+        String::from_utf8(output.stderr).expect("text")
+    };
+    let told = in_place(&["check", "run.mcap", "-f", "my expectations.toml"]);
+    assert!(told.contains("-f 'my expectations.toml'`"), "{told}");
+    let none = folder.path("it is empty.mcap");
+    let writer = McapWriter::create(none, McapWriterOptions::default()).expect("create");
+    writer.finish().expect("finish");
+    let told = in_place(&["check", "it is empty.mcap", "--write"]);
+    assert!(told.contains("`asof info 'it is empty.mcap'`"), "{told}");
+}
+
+#[cfg(unix)]
+#[test]
+fn expectations_that_do_not_fit_say_the_file_and_the_cause_and_leave_none() {
+    let folder = Folder::with_demo();
+    std::fs::write(
+        folder.path("e.toml"),
+        folder.stdout("check run.mcap --write"),
+    )
+    .expect("write");
+    for (line, file) in [
+        ("check run.mcap --write -f new.toml", "new.toml"),
+        ("check run.mcap -f e.toml --junit report.xml", "report.xml"),
+    ] {
+        let (code, told) = folder.on_full_disk(0, line);
+        assert_eq!(code, Some(1), "{told}");
+        let cause = format!("cannot write {file}: File too large");
+        assert!(told.contains(&cause), "{told}");
+        assert_eq!(folder.names(), ["e.toml", "run.mcap"]);
+    }
+}
+
+#[test]
 fn what_is_proposed_from_a_recording_holds_on_its_parts() {
     let folder = Folder::empty();
     assert_eq!(

@@ -343,3 +343,24 @@ fn what_lies_between_two_messages_is_in_tables_too() {
     }
     assert!(between > 5, "{between}");
 }
+
+#[cfg(unix)]
+#[test]
+fn rows_that_do_not_fit_say_the_file_and_the_cause() {
+    let folder = Folder::with_demo();
+    for file in ["rows.csv", "rows.ndjson", "rows.parquet", "rows.arrow"] {
+        let line = format!("join run.mcap --anchor /scan --with /odom -o {file}");
+        let (code, told) = folder.on_full_disk(1, &line);
+        assert_eq!(code, Some(1), "{told}");
+        let cause = format!("cannot write {file}: File too large");
+        assert!(told.contains(&cause), "{told}");
+        assert_eq!(folder.names(), ["run.mcap"]);
+    }
+    for format in ["csv", "ndjson"] {
+        let line = format!("export run.mcap -o out --format {format} --topics /scan");
+        let (code, told) = folder.on_full_disk(1, &line);
+        assert_eq!(code, Some(1), "{told}");
+        let is_named = told.contains("cannot write out/") && told.contains("File too large");
+        assert!(is_named, "{told}");
+    }
+}

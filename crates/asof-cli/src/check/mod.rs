@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow};
 use asof::Recording;
 use asof::check::{CheckReport, Expectations, junit};
 use asof::files::{NewFile, note_input};
-use asof::text::counted;
+use asof::text::{counted, quoted};
 use clap::Args;
 
 pub use diff::Diff;
@@ -124,8 +124,7 @@ impl Check {
         if let Some(path) = &self.junit {
             // The report of an earlier run may be replaced.
             let new = NewFile::create(path, |path| self.force || is_report(path))?;
-            new.writer()?.write_all(junit(&reports).as_bytes())?;
-            new.finish()?;
+            new.write(junit(&reports).as_bytes())?;
         }
         failures.or(outcome)
     }
@@ -163,16 +162,16 @@ impl Check {
         let recording = Recording::new(recording, &places).with_progress(screen.reports(""));
         let expectations = recording.expectations()?;
         if expectations.count() == 0 {
-            let place = place.display();
             return Err(anyhow!(
-                "there is nothing to expect of recordings like {place}: `asof info {place}` shows what it has"
+                "there is nothing to expect of recordings like {}: `asof info {}` shows what it has",
+                place.display(),
+                quoted(place)
             ));
         }
         let text = expectations.to_toml()?;
         if let Some(path) = &self.file {
             let new = NewFile::create(path, |_| self.force)?;
-            new.writer()?.write_all(text.as_bytes())?;
-            new.finish()?;
+            new.write(text.as_bytes())?;
             let what = counted(expectations.count() as u64, "expectation");
             screen.note(format_args!("{what} in {}", path.display()));
         } else {
@@ -194,7 +193,8 @@ fn read(file: &Path) -> anyhow::Result<Expectations> {
     let name = file.display().to_string();
     note_input(file);
     let text = std::fs::read_to_string(file).with_context(|| {
-        format!("cannot read {name}; `asof check GOOD --write -f {name}` proposes one")
+        let word = quoted(file);
+        format!("cannot read {name}; `asof check GOOD --write -f {word}` proposes one")
     })?;
     Ok(Expectations::from_toml(&name, &text)?)
 }

@@ -34,6 +34,13 @@ struct LineFile {
     waiting: WaitingRows,
 }
 
+impl LineFile {
+    fn write_waiting(&mut self) -> Result<(), Error> {
+        let written = self.waiting.write_to(&mut self.rows);
+        written.map_err(|error| self.new.failed(error))
+    }
+}
+
 impl<Start: FnMut(&str) -> Result<NewFile, Error>> LineFiles<Start> {
     /// `times` selects `log_time` and `publish_time`; `start` makes the file of a topic.
     pub fn new(is_csv: bool, times: [bool; 2], decoders: ReportingDecoders, start: Start) -> Self {
@@ -60,8 +67,7 @@ impl<Start: FnMut(&str) -> Result<NewFile, Error>> LineFiles<Start> {
         }
         // There may be a file for each of thousands of topics: no rows wait for the next batch.
         for place in self.waiting.drain(..) {
-            let LineFile { waiting, rows, .. } = &mut self.files[place];
-            waiting.write_to(rows)?;
+            self.files[place].write_waiting()?;
         }
         Ok(())
     }
@@ -88,7 +94,7 @@ impl<Start: FnMut(&str) -> Result<NewFile, Error>> LineFiles<Start> {
         let object = (!self.is_csv).then(|| Cell::text(String::from_utf8_lossy(&self.object)));
         file.waiting.push(times.chain(texts.cells()).chain(object));
         if file.waiting.is_full() {
-            file.waiting.write_to(&mut file.rows)?;
+            file.write_waiting()?;
         }
         Ok(())
     }
@@ -97,7 +103,8 @@ impl<Start: FnMut(&str) -> Result<NewFile, Error>> LineFiles<Start> {
     pub fn finish(self) -> Result<(u64, ReportingDecoders), Error> {
         let count = self.files.len() as u64;
         for file in self.files {
-            file.rows.finish()?;
+            let written = file.rows.finish();
+            written.map_err(|error| file.new.failed(error))?;
             file.new.finish()?;
         }
         Ok((count, self.decoders))

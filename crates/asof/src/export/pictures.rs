@@ -1,7 +1,6 @@
 //! `asof export --format images` and `--format video`.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use asof_core::{Channel, Message, Query, Topics, read_through};
@@ -218,12 +217,7 @@ impl Topic {
         };
         let path = self.path.join(name);
         let new = NewFile::create(&path, |_| place.force)?;
-        let mut out = new.writer()?;
-        let cannot = |error| Error::file(format!("cannot write {}", path.display()), error);
-        out.write_all(&bytes).map_err(cannot)?;
-        out.flush().map_err(cannot)?;
-        drop(out);
-        new.finish()?;
+        new.write(&bytes)?;
         Ok(Placement::Written)
     }
 

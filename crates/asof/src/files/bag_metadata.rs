@@ -1,7 +1,6 @@
 //! The `metadata.yaml` that rosbag2 expects beside a recording.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use asof_core::{Source as _, Summary};
@@ -28,11 +27,7 @@ pub fn write_beside(recording: &Path, place: &Path) -> Result<(), Error> {
     let summary = McapFile::open(recording)?.summary();
     let name = recording.file_name().unwrap_or_default().to_string_lossy();
     let text = metadata(&summary, &name);
-    let new = NewFile::create(place, |_| true)?;
-    let mut out = new.writer()?;
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    written.map_err(|error| Error::file(format!("cannot write {}", place.display()), error))?;
-    new.finish()
+    NewFile::create(place, |_| true)?.write(text.as_bytes())
 }
 
 /// Version 5, which rosbag2 reads since Galactic.

@@ -65,9 +65,22 @@ impl NewFile {
     /// When the system refuses to open it.
     pub fn writer(&self) -> Result<BufWriter<File>, Error> {
         let file = File::options().write(true).open(self.path());
-        let target = self.target.display();
-        let file = file.map_err(|error| Error::file(format!("cannot write {target}"), error))?;
+        let file = file.map_err(|error| self.failed(error))?;
         Ok(BufWriter::with_capacity(1 << 17, file))
+    }
+
+    /// Writes all of the file, and moves it to its target.
+    ///
+    /// # Errors
+    /// When the system refuses it, such as on a full disk, or another process has created one meanwhile.
+    pub fn write(self, bytes: &[u8]) -> Result<(), Error> {
+        fs::write(self.path(), bytes).map_err(|error| self.failed(error))?;
+        self.finish()
+    }
+
+    /// Why it cannot be written, with its name.
+    pub(crate) fn failed(&self, cause: io::Error) -> Error {
+        Error::file(format!("cannot write {}", self.target.display()), cause)
     }
 
     /// A writer that opens the file only while it writes, for more files than a process may have open.

@@ -6,7 +6,7 @@ mod table;
 mod text;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use asof_align::On;
@@ -71,7 +71,11 @@ pub enum JoinedOutput {
 }
 
 /// Writes rows of messages that were joined as they arrived.
-pub struct JoinedWriter(Box<dyn Sink>);
+pub struct JoinedWriter {
+    rows: Box<dyn Sink>,
+    /// The file that they go to.
+    path: Option<PathBuf>,
+}
 
 /// A form of rows.
 trait Sink {
@@ -101,7 +105,10 @@ impl JoinedWriter {
         let (path, force) = match output {
             JoinedOutput::Text(out, form) => {
                 let rows = TextRows::start(Text::Screen(out), form, source, options, fields)?;
-                return Ok(JoinedWriter(Box::new(rows)));
+                return Ok(JoinedWriter {
+                    rows: Box::new(rows),
+                    path: None,
+                });
             }
             JoinedOutput::File { path, force } | JoinedOutput::Parquet { path, force } => {
                 (path, force)
@@ -115,7 +122,10 @@ impl JoinedWriter {
                 let topics = options.topics.iter();
                 let topics = topics.map(|topic| (topic.clone(), sample(source, topic)));
                 let table = JoinedTable::start(&path, topics.collect(), &options.fields, force)?;
-                return Ok(JoinedWriter(Box::new(table)));
+                return Ok(JoinedWriter {
+                    rows: Box::new(table),
+                    path: Some(path),
+                });
             }
             other => {
                 return Err(Error::Option(format!(
@@ -125,7 +135,10 @@ impl JoinedWriter {
         };
         let out = Text::create(&path, force)?;
         let rows = TextRows::start(out, form, source, options, fields)?;
-        Ok(JoinedWriter(Box::new(rows)))
+        Ok(JoinedWriter {
+            rows: Box::new(rows),
+            path: Some(path),
+        })
     }
 
     /// Writes a row.
@@ -133,7 +146,8 @@ impl JoinedWriter {
     /// # Errors
     /// When it cannot be written.
     pub fn write(&mut self, row: &AlignedRow<Item>) -> Result<(), Error> {
-        self.0.write(row)
+        let written = self.rows.write(row);
+        written.map_err(|error| named(error, self.path.as_deref()))
     }
 
     /// Flushes what was written so far, because nothing arrives for a while.
@@ -141,7 +155,8 @@ impl JoinedWriter {
     /// # Errors
     /// When it cannot be written.
     pub fn flush(&mut self) -> Result<(), Error> {
-        self.0.flush()
+        let flushed = self.rows.flush();
+        flushed.map_err(|error| named(error, self.path.as_deref()))
     }
 
     /// Ends the rows. Reports what could not be decoded, and returns whether everything could be.
@@ -149,7 +164,18 @@ impl JoinedWriter {
     /// # Errors
     /// When they cannot be written.
     pub fn finish(self, progress: &Progress) -> Result<bool, Error> {
-        self.0.finish(progress)
+        let finished = self.rows.finish(progress);
+        finished.map_err(|error| named(error, self.path.as_deref()))
+    }
+}
+
+/// The error of a file, with its name.
+fn named(error: Error, path: Option<&Path>) -> Error {
+    match (error, path) {
+        (Error::Io(cause), Some(path)) => {
+            Error::file(format!("cannot write {}", path.display()), cause)
+        }
+        (error, _) => error,
     }
 }
 
