@@ -338,6 +338,11 @@ fn a_robot_among_recordings_is_one_source_with_them() {
     assert!(known["age"].take().as_i64() > Some(0), "since long ago");
     known.as_object_mut().expect("a row").remove("age");
     assert_eq!(known, recorded[recorded.len() - 1]);
+    // A glob that matches nothing beside others is noted once, whichever place is first.
+    for places in [format!("run.mcap {url}"), format!("{url} run.mcap")] {
+        let said = folder.run(&format!("at {places} --topics /odom,/nothing* --json"));
+        assert_eq!(said.matches("no topic matches").count(), 1, "{said}");
+    }
     let line = format!("convert run.mcap {url} -o both.mcap --topics /odom,/chatter --for 2s");
     assert!(folder.run(&line).ends_with("exit 0\n"));
     let info = &rows(&folder.stdout("info both.mcap --json"))[0];
