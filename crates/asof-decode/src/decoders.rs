@@ -394,6 +394,21 @@ mod tests {
     }
 
     #[test]
+    fn values_with_more_columns_than_are_kept_are_made_anew() {
+        let mut values = BySchema::default();
+        let channels = ["/a", "/b", "/c"].map(|topic| channel(topic, "json"));
+        let mut made = 0;
+        for channel in channels.iter().chain(&channels) {
+            values.get(channel, || {
+                made += 1;
+                ((), MOST_COLUMNS / 2 + 1)
+            });
+            assert!(values.values.len() <= 2);
+        }
+        assert_eq!(made, 6);
+    }
+
+    #[test]
     fn what_cannot_be_decoded_is_counted_by_channel() {
         let mut decoders = Decoders::default();
         let (json, unknown) = (channel("/json", "json"), channel("/x", "abacus"));

@@ -73,7 +73,11 @@ impl Inference {
     pub fn witnesses(&self) -> [Vec<u8>; 2] {
         [false, true].map(|is_second| {
             let mut out = Vec::new();
-            self.root.witness(is_second, &mut out);
+            match self.root {
+                // Nothing was seen, which is not to say that null was.
+                Shape::Unknown => out.extend_from_slice(b"{}"),
+                _ => self.root.witness(is_second, &mut out),
+            }
             out
         })
     }

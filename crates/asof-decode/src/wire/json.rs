@@ -25,6 +25,8 @@ pub(crate) struct JsonDecoder {
     other: Option<(usize, usize)>,
     names: Names,
     is_cbor: bool,
+    /// Whether the types are those of samples: a message is then any value.
+    is_inferred: bool,
 }
 
 /// The fields of each struct that has many, by name.
@@ -32,6 +34,9 @@ type Names = FxHashMap<usize, FxHashMap<String, usize>>;
 
 /// From this many fields on, they are looked up by name.
 const MANY_FIELDS: usize = 16;
+
+/// The field of a message that is not an object.
+const VALUE: &str = "value";
 
 /// The most samples that are used where there is no schema.
 const SAMPLES: usize = 100;
@@ -61,6 +66,7 @@ impl JsonDecoder {
             other,
             names: names.collect(),
             is_cbor,
+            is_inferred: false,
         })
     }
 
@@ -75,17 +81,25 @@ impl JsonDecoder {
         for sample in samples.iter().take(SAMPLES) {
             add_sample(&mut inference, sample, is_cbor);
         }
-        JsonDecoder::with_schema(&inference.into_types(name), projection, is_cbor)
+        let decoder = JsonDecoder::with_schema(&inference.into_types(name), projection, is_cbor)?;
+        Ok(JsonDecoder {
+            is_inferred: true,
+            ..decoder
+        })
+    }
+
+    /// A payload as the text of an object.
+    fn object<'a>(&self, payload: &'a [u8]) -> Result<Cow<'a, [u8]>, PayloadError> {
+        let text = to_json(payload, self.is_cbor)?;
+        Ok(if self.is_inferred {
+            as_object(text)
+        } else {
+            text
+        })
     }
 
     fn row(&self, payload: &[u8], columns: &mut Columns) -> Result<(), PayloadError> {
-        let transcoded;
-        let text: &[u8] = if self.is_cbor {
-            transcoded = cbor::to_json(payload)?;
-            &transcoded
-        } else {
-            payload
-        };
+        let text = self.object(payload)?;
         let mut rest = Rest {
             names: &self.names,
             other: Vec::new(),
@@ -93,7 +107,7 @@ impl JsonDecoder {
             left: values_at_most(payload.len()),
             is_too_large: false,
         };
-        let mut reader = serde_json::Deserializer::from_slice(text);
+        let mut reader = serde_json::Deserializer::from_slice(&text);
         let seed = GroupSeed {
             group: &self.layout.root,
             columns,
@@ -132,10 +146,20 @@ pub(crate) fn to_json(payload: &[u8], is_cbor: bool) -> Result<Cow<'_, [u8]>, Pa
 
 /// Widens the types of a channel so that they hold this message, too.
 pub(crate) fn add_sample(inference: &mut Inference, payload: &[u8], is_cbor: bool) {
-    match is_cbor.then(|| cbor::to_json(payload)) {
-        Some(Ok(text)) => inference.add(&text),
-        // A survey passes its witnesses on in JSON, also for CBOR: the first byte is not that of a CBOR map.
-        None | Some(Err(_)) => inference.add(payload),
+    // A survey passes its witnesses on in JSON, also for CBOR: the first byte is not that of a CBOR map.
+    let text = to_json(payload, is_cbor).unwrap_or(Cow::Borrowed(payload));
+    inference.add(&as_object(text));
+}
+
+/// A message without a schema that is not an object, such as `5`, is an object with one field: `{"value":5}`.
+fn as_object(text: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
+    let first = text.iter().find(|byte| !byte.is_ascii_whitespace());
+    if first.is_none_or(|byte| *byte == b'{') {
+        return text;
+    }
+    match serde_json::from_slice::<&RawValue>(&text) {
+        Ok(value) => Cow::Owned(format!("{{\"{VALUE}\":{}}}", value.get()).into_bytes()),
+        Err(_) => text,
     }
 }
 
@@ -159,10 +183,9 @@ impl WireDecoder for JsonDecoder {
     }
 
     fn text(&self, payload: &[u8]) -> Option<Result<Vec<u8>, PayloadError>> {
-        Some(if self.is_cbor {
-            cbor::to_json(payload)
-        } else {
-            compact(payload)
+        Some(match self.object(payload) {
+            Ok(text) if !self.is_cbor => compact(&text),
+            other => other.map(Cow::into_owned),
         })
     }
 }
