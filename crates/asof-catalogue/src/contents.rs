@@ -143,13 +143,12 @@ impl Catalogue {
             table: Table::Topics,
             columns: Some(&KIND),
             may_hold: &has_several,
-            filter: None,
+            filters: Vec::new(),
         };
-        let (batches, _) = reading::read(&self.store, file, reading)?;
+        reading::each(&self.store, file, reading, &mut |batch| {
+            note_rows(&batch, kinds)
+        })?;
         kinds.append(&mut alone.borrow_mut());
-        for batch in &batches {
-            note_rows(batch, kinds).map_err(|error| reading::bad(&self.store, file, &error))?;
-        }
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Searches, answered from the catalogue alone: no recording is opened.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -23,7 +23,7 @@ use crate::tables::{
 #[derive(Debug, Clone)]
 pub struct Search {
     /// At one of these paths from the root; empty for any.
-    pub recordings: Vec<String>,
+    pub recordings: BTreeSet<String>,
     /// With messages on one of these topics; empty for any.
     pub topics: Vec<NamePattern>,
     /// With messages in this range: on one of the topics, if topics are given.
@@ -38,6 +38,8 @@ pub struct Search {
     pub tags: Vec<(String, NamePattern)>,
     /// Matching this condition.
     pub predicate: Option<Predicate>,
+    /// Passing this filter, which is asked before anything else is read of a recording.
+    pub filter: Option<RecordingFilter>,
     /// Includes vanished recordings.
     pub with_vanished: bool,
 }
@@ -45,7 +47,7 @@ pub struct Search {
 impl Default for Search {
     fn default() -> Self {
         Search {
-            recordings: Vec::new(),
+            recordings: BTreeSet::new(),
             topics: Vec::new(),
             range: TimeRange::new(Stamp::MIN, Stamp::MAX),
             with_damaged: false,
@@ -53,8 +55,37 @@ impl Default for Search {
             sites: Vec::new(),
             tags: Vec::new(),
             predicate: None,
+            filter: None,
             with_vanished: false,
         }
+    }
+}
+
+/// A filter on recordings by some of their columns in the catalogue, which are read in batches. Those that do not pass take no memory.
+#[derive(Clone)]
+pub struct RecordingFilter {
+    columns: Vec<String>,
+    choose: Arc<dyn Fn(&RecordBatch) -> BooleanArray + Send + Sync>,
+}
+
+impl RecordingFilter {
+    /// A filter that asks of each batch of these columns which of its rows pass.
+    pub fn new(
+        columns: Vec<String>,
+        choose: impl Fn(&RecordBatch) -> BooleanArray + Send + Sync + 'static,
+    ) -> Self {
+        RecordingFilter {
+            columns,
+            choose: Arc::new(choose),
+        }
+    }
+}
+
+impl std::fmt::Debug for RecordingFilter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("RecordingFilter")
+            .field(&self.columns)
+            .finish()
     }
 }
 
@@ -236,24 +267,31 @@ impl Catalogue {
         let (wanted, asked) = (topics.cloned(), search.clone());
         let choose = move |batch: RecordBatch| chosen(&batch, &asked, wanted.as_deref());
         let columns = FILTER_COLUMNS.len() - usize::from(!search.with_damaged);
+        let mut filters = vec![RowChoice {
+            columns: FILTER_COLUMNS[..columns].to_vec(),
+            choose: Box::new(choose),
+        }];
+        if let Some(RecordingFilter { columns, choose }) = &search.filter {
+            let choose = Arc::clone(choose);
+            filters.push(RowChoice {
+                columns: columns.iter().map(String::as_str).collect(),
+                choose: Box::new(move |batch| Ok(choose(&batch))),
+            });
+        }
         let reading = Reading {
             table: Table::Recordings,
             columns: None,
             may_hold: &|group| may_hold_recording(group, search),
-            filter: Some(RowChoice {
-                columns: &FILTER_COLUMNS[..columns],
-                choose: Box::new(choose),
-            }),
+            filters,
         };
-        let (batches, groups) = reading::read(&self.store, &part.recordings, reading)?;
+        let mut all = Vec::new();
+        let groups = reading::each(&self.store, &part.recordings, reading, &mut |batch| {
+            let rows = RecordingRow::rows(&batch)?.into_iter();
+            all.extend(rows.filter(|row| search.means(row)));
+            Ok(())
+        })?;
         stats.groups += groups.all;
         stats.groups_read += groups.read;
-        let mut all = Vec::new();
-        for batch in &batches {
-            let rows = RecordingRow::rows(batch)
-                .map_err(|error| reading::bad(&self.store, &part.recordings, &error))?;
-            all.extend(rows.into_iter().filter(|row| search.means(row)));
-        }
         Ok(all)
     }
 
@@ -276,19 +314,17 @@ impl Catalogue {
             table: Table::Topics,
             columns: Some(&TOPIC_COLUMNS),
             may_hold: &|group| may_hold_name(group, "topic", &search.topics) && is_timely(group),
-            filter: Some(RowChoice {
-                columns: &TOPIC_COLUMNS[usize::from(known.is_none())..],
+            filters: vec![RowChoice {
+                columns: TOPIC_COLUMNS[usize::from(known.is_none())..].to_vec(),
                 choose: Box::new(choose),
-            }),
+            }],
         };
-        let (batches, groups) = reading::read(&self.store, &part.topics, reading)?;
+        let mut found = FoundTopics::new();
+        let groups = reading::each(&self.store, &part.topics, reading, &mut |batch| {
+            note_topics(&batch, &mut found)
+        })?;
         stats.groups += groups.all;
         stats.groups_read += groups.read;
-        let mut found = FoundTopics::new();
-        for batch in &batches {
-            note_topics(batch, &mut found)
-                .map_err(|error| reading::bad(&self.store, &part.topics, &error))?;
-        }
         Ok(found)
     }
 }
@@ -324,7 +360,9 @@ impl Search {
 
     /// Whether few recordings match, apart from their topics.
     fn is_narrow(&self) -> bool {
-        !self.recordings.is_empty() || self.with_damaged && !self.is_all_of_time()
+        !self.recordings.is_empty()
+            || self.filter.is_some()
+            || self.with_damaged && !self.is_all_of_time()
     }
 
     fn is_all_of_time(&self) -> bool {
@@ -352,8 +390,7 @@ fn chosen(
         search.robots.is_empty() || search.robots.iter().any(is_meant)
     };
     let is_named = |row: usize| {
-        let mut names = search.recordings.iter();
-        search.recordings.is_empty() || names.any(|name| name == recordings.value(row))
+        search.recordings.is_empty() || search.recordings.contains(recordings.value(row))
     };
     let has_topic =
         |row: usize| topics.is_none_or(|topics| topics.contains_key(recordings.value(row)));

@@ -95,15 +95,15 @@ fn read(store: &Store, file: &PartFile) -> Result<Vec<RecordingVersion>, Catalog
         table: Table::Recordings,
         columns: Some(&COLUMNS),
         may_hold: &|_| true,
-        filter: None,
+        filters: Vec::new(),
     };
-    let (batches, _) = reading::read(store, file, reading)?;
     let mut all = Vec::new();
-    for batch in &batches {
+    reading::each(store, file, reading, &mut |batch| {
         for row in 0..batch.num_rows() {
-            all.push(known_at(batch, row).map_err(|error| reading::bad(store, file, &error))?);
+            all.push(known_at(&batch, row)?);
         }
-    }
+        Ok(())
+    })?;
     Ok(all)
 }
 

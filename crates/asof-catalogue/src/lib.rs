@@ -57,7 +57,7 @@ pub use commit::{Changes, LabelChange};
 pub use contents::{CatalogueTable, Contents, TopicKind, TopicTotal};
 pub use days::{NotADay, since, until};
 pub use error::CatalogueError;
-pub use find::{Found, FoundRecording, FoundTopic, Search, SearchStats};
+pub use find::{Found, FoundRecording, FoundTopic, RecordingFilter, Search, SearchStats};
 pub use glob::{NamePattern, NamePatterns};
 pub use head::{Head, Part, PartFile, Retired};
 pub use index::{IndexEvent, IndexOptions, IndexRun, Indexer};

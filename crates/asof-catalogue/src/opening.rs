@@ -181,13 +181,11 @@ impl Opened {
                 table: Table::Topics,
                 columns: Some(&COLUMNS),
                 may_hold: &|group| is_near(group),
-                filter: None,
+                filters: Vec::new(),
             };
-            let (batches, _) = reading::read(store, &part.topics, reading)?;
-            for batch in &batches {
-                (known.note(batch, &self.ranges, &mut channels))
-                    .map_err(|error| reading::bad(store, &part.topics, &error))?;
-            }
+            reading::each(store, &part.topics, reading, &mut |batch| {
+                known.note(&batch, &self.ranges, &mut channels)
+            })?;
         }
         Ok(channels)
     }

@@ -10,8 +10,8 @@ use asof_formats::{Storage, Store};
 use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
-    ArrowPredicateFn, ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
-    RowFilter,
+    ArrowPredicate, ArrowPredicateFn, ArrowReaderMetadata, ArrowReaderOptions,
+    ParquetRecordBatchReaderBuilder, RowFilter,
 };
 use parquet::errors::ParquetError;
 use parquet::file::metadata::RowGroupMetaData;
@@ -30,13 +30,13 @@ pub(crate) struct Reading<'a> {
     pub columns: Option<&'a [&'a str]>,
     /// Whether a row group can hold a match.
     pub may_hold: &'a dyn Fn(&RowGroupMetaData) -> bool,
-    /// A filter on rows by a few columns, which are read before the others.
-    pub filter: Option<RowChoice<'a>>,
+    /// Filters on rows by a few columns, which are read before the others; each is asked of the rows that the ones before leave.
+    pub filters: Vec<RowChoice<'a>>,
 }
 
 /// A filter on rows by some columns.
 pub(crate) struct RowChoice<'a> {
-    pub columns: &'a [&'a str],
+    pub columns: Vec<&'a str>,
     pub choose: Chooser,
 }
 
@@ -61,9 +61,13 @@ pub(crate) fn read_all(
         table,
         columns: None,
         may_hold: &|_| true,
-        filter: None,
+        filters: Vec::new(),
     };
-    let (batches, _) = read(store, file, everything)?;
+    let mut batches = Vec::new();
+    each(store, file, everything, &mut |batch| {
+        batches.push(batch);
+        Ok(())
+    })?;
     concat_batches(&table.schema(), &batches).map_err(|error| bad(store, file, &error))
 }
 
@@ -132,24 +136,29 @@ impl PartReader {
     }
 }
 
-/// Reads the wanted part of a file. Columns that it was written without are null.
-pub(crate) fn read(
+/// Reads the wanted part of a file, batch by batch. Columns that it was written without are null.
+pub(crate) fn each(
     store: &Store,
     file: &PartFile,
     reading: Reading<'_>,
-) -> Result<(Vec<RecordBatch>, Groups), CatalogueError> {
+    take: TakeRows<'_>,
+) -> Result<Groups, CatalogueError> {
     if file.rows == 0 {
-        return Ok((Vec::new(), Groups::default()));
+        return Ok(Groups::default());
     }
     let storage = store.storage(&file.file, file.bytes)?;
     let bytes = PartBytes(Arc::from(storage));
-    read_from(bytes, reading).map_err(|error| bad(store, file, &error))
+    each_from(bytes, reading, take).map_err(|error| bad(store, file, &error))
 }
 
-fn read_from(
+/// Takes a batch of rows.
+type TakeRows<'a> = &'a mut dyn FnMut(RecordBatch) -> Result<(), ArrowError>;
+
+fn each_from(
     bytes: PartBytes,
     reading: Reading<'_>,
-) -> Result<(Vec<RecordBatch>, Groups), ParquetError> {
+    take: TakeRows<'_>,
+) -> Result<Groups, ParquetError> {
     let mut builder = ParquetRecordBatchReaderBuilder::try_new(bytes)?;
     let groups = builder.metadata().row_groups();
     let all = groups.len();
@@ -161,17 +170,20 @@ fn read_from(
         all: all as u64,
     };
     if wanted.is_empty() {
-        return Ok((Vec::new(), counted));
+        return Ok(counted);
     }
     let schema = schema_of(reading.table, reading.columns);
     let descriptor = Arc::clone(builder.metadata())
         .file_metadata()
         .schema_descr_ptr();
     builder = builder.with_row_groups(wanted).with_batch_size(8_192);
-    if let Some(RowChoice { columns, choose }) = reading.filter {
-        let mask = ProjectionMask::columns(&descriptor, columns.iter().copied());
-        let predicate = ArrowPredicateFn::new(mask, choose);
-        builder = builder.with_row_filter(RowFilter::new(vec![Box::new(predicate)]));
+    if !reading.filters.is_empty() {
+        let predicate = |filter: RowChoice<'_>| -> Box<dyn ArrowPredicate> {
+            let mask = ProjectionMask::columns(&descriptor, filter.columns);
+            Box::new(ArrowPredicateFn::new(mask, filter.choose))
+        };
+        let predicates = reading.filters.into_iter().map(predicate).collect();
+        builder = builder.with_row_filter(RowFilter::new(predicates));
     }
     if let Some(columns) = reading.columns {
         builder = builder.with_projection(ProjectionMask::columns(
@@ -179,8 +191,10 @@ fn read_from(
             columns.iter().copied(),
         ));
     }
-    let batches = builder.build()?.map(|batch| whole(&schema, &batch?));
-    Ok((batches.collect::<Result<Vec<_>, _>>()?, counted))
+    for batch in builder.build()? {
+        take(whole(&schema, &batch?)?)?;
+    }
+    Ok(counted)
 }
 
 pub(crate) fn bad(store: &Store, file: &PartFile, error: &dyn std::error::Error) -> CatalogueError {

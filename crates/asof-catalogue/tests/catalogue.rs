@@ -4,10 +4,12 @@ mod fleet;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use asof_catalogue::{Catalogue, CatalogueError, IndexOptions, Indexer, Search};
-use asof_core::Stamp;
+use arrow_array::cast::AsArray as _;
+use asof_catalogue::{Catalogue, CatalogueError, IndexOptions, Indexer, RecordingFilter, Search};
+use asof_core::{Stamp, TimeRange};
 use asof_formats::Store;
 
 use fleet::Fleet;
@@ -114,6 +116,47 @@ fn what_is_gone_is_noted_and_comes_back_with_its_labels() {
     assert_eq!(rows.len(), 2);
     assert_eq!(rows["a.mcap"].vanished, None);
     assert_eq!(rows["a.mcap"].tags["keep"], "yes");
+}
+
+#[test]
+fn a_filter_is_asked_of_the_recordings_that_the_other_criteria_leave() {
+    let fleet = Fleet::new();
+    for (name, start) in [("r1/a.mcap", 1), ("r1/b.mcap", 2), ("r2/c.mcap", 3)] {
+        fleet.record(name, start, &["/tf"]);
+    }
+    fleet.record("r2/d.mcap", 4, &["/odom"]);
+    fleet.index();
+    let asked = Arc::new(Mutex::new(BTreeSet::new()));
+    let heard = Arc::clone(&asked);
+    let filter = RecordingFilter::new(vec!["recording".to_owned()], move |rows| {
+        assert_eq!(rows.num_columns(), 1);
+        let names = rows.column(0).as_string::<i32>().iter().flatten();
+        let mut heard = heard.lock().expect("no panic before");
+        names
+            .map(|name| {
+                heard.insert(name.to_owned());
+                Some(!name.ends_with("b.mcap"))
+            })
+            .collect()
+    });
+    let search = Search {
+        topics: vec!["/tf".parse().expect("a name")],
+        range: TimeRange::new(fleet::second(1), fleet::second(2)),
+        filter: Some(filter),
+        ..Search::default()
+    };
+    let always = Search {
+        range: Search::default().range,
+        ..search.clone()
+    };
+    let asked = || std::mem::take(&mut *asked.lock().expect("no panic before"));
+    let catalogue = fleet.catalogue();
+    assert_eq!(named(&search, &catalogue), ["r1/a.mcap"]);
+    assert_eq!(
+        asked(),
+        BTreeSet::from(["r1/a.mcap", "r1/b.mcap"].map(str::to_owned))
+    );
+    assert_eq!(named(&always, &catalogue), ["r1/a.mcap", "r2/c.mcap"]);
 }
 
 #[cfg(unix)]
@@ -477,7 +520,7 @@ fn a_search_reads_the_row_groups_that_can_hold_an_answer_and_no_others() {
 
     let hour = Search {
         robots: vec!["r7".parse().expect("a name")],
-        range: asof_core::TimeRange::new(
+        range: TimeRange::new(
             fleet::second(5_000 * 3_600),
             fleet::second(5_001 * 3_600 - 1),
         ),
@@ -574,9 +617,7 @@ fn a_recording_on_disk_is_opened_by_what_the_catalogue_has_of_it() {
 fn what_a_catalogue_holds_is_the_same_from_bounds_and_from_rows() {
     let fleet = Fleet::new();
     let catalogue = fleet.catalogue();
-    let hours = |first: i64, last: i64| {
-        asof_core::TimeRange::new(fleet::second(first), fleet::second(last))
-    };
+    let hours = |first: i64, last: i64| TimeRange::new(fleet::second(first), fleet::second(last));
     let mut wanted = BTreeSet::new();
     let mut indexed = Vec::new();
     for number in 0..5_000 {
@@ -599,7 +640,7 @@ fn what_a_catalogue_holds_is_the_same_from_bounds_and_from_rows() {
         indexed.push(one);
     }
     let range = indexed.iter().map(|one| one.row.range);
-    let range = range.fold(asof_core::TimeRange::EMPTY, asof_core::TimeRange::cover);
+    let range = range.fold(TimeRange::EMPTY, TimeRange::cover);
     assert!(range.overlaps(hours(0, 10)));
     fleet::write(&catalogue, indexed);
     let contents = catalogue.contents().expect("a catalogue");
@@ -641,7 +682,7 @@ fn one_recording_of_many_is_found_with_its_topics_in_a_few_row_groups() {
     }
     fleet::write(&catalogue, indexed);
     let one = Search {
-        recordings: vec!["12345.mcap".to_owned()],
+        recordings: BTreeSet::from(["12345.mcap".to_owned()]),
         topics: vec!["/tf".parse().expect("a name")],
         ..Search::default()
     };
@@ -654,7 +695,7 @@ fn one_recording_of_many_is_found_with_its_topics_in_a_few_row_groups() {
     // A damaged recording may hold messages that its index does not list.
     let late = Search {
         topics: vec!["/tf".parse().expect("a name")],
-        range: asof_core::TimeRange::new(fleet::second(19_999 * 3_600), Stamp::MAX),
+        range: TimeRange::new(fleet::second(19_999 * 3_600), Stamp::MAX),
         with_damaged: true,
         ..Search::default()
     };

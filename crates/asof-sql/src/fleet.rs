@@ -1,21 +1,25 @@
 //! The recordings of a catalogue, which answers what it can before any of them is loaded.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use asof_catalogue::{Catalogue, Contents, FoundRecording, NamePattern, Search, TopicKind};
+use asof_catalogue::{
+    Catalogue, Contents, FoundRecording, NamePattern, RecordingFilter, Search, TopicKind,
+};
 #[cfg(feature = "distributed")]
 use asof_catalogue::{FOLDER, RecordingRow};
 use asof_core::{Channel, Schema};
-use asof_formats::OpenOptions;
-use datafusion::common::{DataFusionError, Result};
+use asof_formats::{OpenOptions, Store};
+use datafusion::arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray};
+use datafusion::arrow::compute::{and, cast};
+use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
 use datafusion::logical_expr::expr::InList;
-use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
+use datafusion::logical_expr::{BinaryExpr, Expr, Like, Operator};
 
 use crate::database::Shared;
 #[cfg(feature = "distributed")]
 use crate::distributed::{FleetVersion, RecordingAddress};
-use crate::labels::{ROBOT, RecordingLabels, SITE, TAGS};
+use crate::labels::{LabelFilter, ROBOT, RecordingLabels, SITE, TAGS};
 use crate::pushdown::Pushdown;
 use crate::recordings::{Chosen, Opened};
 use crate::topic::RECORDING;
@@ -157,6 +161,9 @@ impl Fleet {
             if let Some(robots) = values_of(filter, &|expr| is_column(expr, ROBOT)) {
                 narrow(&mut search.robots, &robots);
             }
+            if search.robots.is_empty() {
+                search.robots.extend(start_of(filter, ROBOT));
+            }
             if let Some(sites) = values_of(filter, &|expr| is_column(expr, SITE)) {
                 narrow(&mut search.sites, &sites);
             }
@@ -167,17 +174,36 @@ impl Fleet {
         search
     }
 
+    /// All that names and labels say, asked of the catalogue's own columns, so that nothing is loaded of other recordings.
+    fn filter(&self, wanted: &Pushdown, filter: Option<&LabelFilter>) -> Option<RecordingFilter> {
+        let (names, filter) = (wanted.recordings.clone(), filter.cloned());
+        if names.is_none() && filter.is_none() {
+            return None;
+        }
+        let labels = filter.iter().flat_map(|filter| filter.schema.fields());
+        let labels = labels.map(|field| field.name().clone());
+        let columns = labels.chain([RECORDING.to_owned()]).collect();
+        let catalogue = Arc::clone(&self.place.catalogue);
+        Some(RecordingFilter::new(columns, move |rows| {
+            let found = passing(rows, catalogue.root(), names.as_ref(), filter.as_ref());
+            // Where a filter fails all pass here, and it is asked again of those with the topics, as it is of named recordings.
+            found.unwrap_or_else(|_| vec![true; rows.num_rows()].into())
+        }))
+    }
+
     pub fn select(
         &self,
         shared: &Shared,
         topics: Option<&[&str]>,
         wanted: &Pushdown,
         about: &[&Expr],
+        filter: Option<&LabelFilter>,
     ) -> Result<Vec<Chosen>> {
         if topics.is_some_and(<[&str]>::is_empty) {
             return Ok(Vec::new());
         }
-        let search = self.search(topics, wanted, about);
+        let mut search = self.search(topics, wanted, about);
+        search.filter = self.filter(wanted, filter);
         let catalogue = &self.place.catalogue;
         let mut found = catalogue.find(&search).map_err(failed)?;
         found.recordings.retain(|one| one.row.format.is_some());
@@ -272,6 +298,41 @@ fn version_of(
     })
 }
 
+/// Which rows of a catalogue's recordings have one of these names, and pass a filter.
+fn passing(
+    rows: &RecordBatch,
+    root: &Store,
+    names: Option<&BTreeSet<String>>,
+    filter: Option<&LabelFilter>,
+) -> Result<BooleanArray> {
+    let column = |name: &str| {
+        let found = rows.column_by_name(name);
+        found.ok_or_else(|| internal_datafusion_err!("the catalogue lacks the column {name}"))
+    };
+    let paths = column(RECORDING)?.as_string::<i32>().iter();
+    let shown = paths.map(|path| Some(root.shown_address_of(path?)));
+    let shown: StringArray = shown.collect();
+    let is_named = |name: Option<&str>| {
+        Some(names.is_none_or(|names| name.is_some_and(|name| names.contains(name))))
+    };
+    let named: BooleanArray = shown.iter().map(is_named).collect();
+    let Some(filter) = filter else {
+        return Ok(named);
+    };
+    let shown: ArrayRef = Arc::new(shown);
+    let labels = filter.schema.fields().iter().map(|field| {
+        if field.name() == RECORDING {
+            return Ok(Arc::clone(&shown));
+        }
+        Ok(cast(column(field.name())?, field.data_type())?)
+    });
+    let labelled = RecordBatch::try_new(
+        Arc::clone(&filter.schema),
+        labels.collect::<Result<Vec<_>>>()?,
+    )?;
+    Ok(and(&named, &filter.passing(&labelled)?)?)
+}
+
 fn is_column(expr: &Expr, name: &str) -> bool {
     matches!(expr, Expr::Column(column) if column.name == name)
 }
@@ -317,6 +378,24 @@ fn narrow(criterion: &mut Vec<NamePattern>, names: &[String]) {
     }
 }
 
+/// The pattern of the names of which a filter demands how they start: `robot LIKE 'r7%'`.
+fn start_of(filter: &Expr, name: &str) -> Option<NamePattern> {
+    let Expr::Like(Like {
+        negated: false,
+        case_insensitive: false,
+        expr,
+        pattern,
+        ..
+    }) = filter
+    else {
+        return None;
+    };
+    let pattern = text_of(pattern).filter(|_| is_column(expr, name))?;
+    let start = pattern.split(['%', '_', '\\']).next()?;
+    let all = NamePattern::new(&format!("{start}*"));
+    (NamePattern::new(start).is_exact() && all.is_match(start)).then_some(all)
+}
+
 /// The tag that a filter demands: `tags['weather'] = 'rain'`.
 fn tag_in(filter: &Expr) -> Option<(String, NamePattern)> {
     let Expr::BinaryExpr(BinaryExpr {
@@ -347,7 +426,6 @@ mod tests {
     #[cfg(feature = "distributed")]
     #[test]
     fn others_find_what_the_catalogue_has_of_a_recording_on_a_server() {
-        use asof_formats::Store;
         let row = RecordingRow {
             e_tag: Some("\"1\"".to_owned()),
             ..RecordingRow::default()
@@ -376,6 +454,26 @@ mod tests {
         let mixed = col("robot").eq(lit("a")).or(col("site").eq(lit("b")));
         for filter in [&negated, &mixed, &col("robot").not_eq(lit("a"))] {
             assert_eq!(robots(filter), None);
+        }
+    }
+
+    #[test]
+    fn a_filter_on_how_a_name_starts_is_a_pattern() {
+        let start = |pattern: &str| start_of(&col("robot").like(lit(pattern)), ROBOT);
+        let text = |pattern: &str| start(pattern).map(|start| start.as_str().to_owned());
+        assert_eq!(text("r7%").as_deref(), Some("r7*"));
+        assert_eq!(text("r_7%").as_deref(), Some("r*"));
+        assert_eq!(text(r"r\%7").as_deref(), Some("r*"));
+        let long = format!("{}%", "r".repeat(5_000));
+        for pattern in ["r[1%", "r}%", "r*%", &long] {
+            assert_eq!(text(pattern), None, "{pattern}");
+        }
+        for other in [
+            col("robot").not_like(lit("r7%")),
+            col("robot").ilike(lit("r7%")),
+            col("site").like(lit("r7%")),
+        ] {
+            assert!(start_of(&other, ROBOT).is_none());
         }
     }
 

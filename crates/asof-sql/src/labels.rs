@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, MapBuilder, RecordBatch, StringArray, StringBuilder,
+    Array, ArrayRef, AsArray, BooleanArray, MapBuilder, RecordBatch, StringArray, StringBuilder,
 };
-use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, Result};
 use datafusion::logical_expr::Expr;
+use datafusion::physical_expr::PhysicalExpr;
 
 use crate::database::Shared;
 use crate::recordings::{Chosen, Opened};
@@ -175,17 +176,37 @@ impl Shared {
         )?)
     }
 
-    /// Which of these recordings pass all filters, which are about recordings.
-    pub fn passing(
-        &self,
-        chosen: &[Chosen],
-        filters: &[&Expr],
-        session: &dyn Session,
-    ) -> Result<Vec<bool>> {
+    /// Which of these recordings pass.
+    pub fn passing(&self, chosen: &[Chosen], filter: &LabelFilter) -> Result<BooleanArray> {
         let labelled = self.labelled(chosen)?;
-        let schema = DFSchema::try_from(labelled.schema().as_ref().clone())?;
-        let mut passing = vec![true; labelled.num_rows()];
-        for filter in filters {
+        let columns = filter.schema.fields().iter();
+        let columns = columns.map(|field| labelled.schema_ref().index_of(field.name()));
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
+        filter.passing(&labelled.project(&columns)?)
+    }
+}
+
+/// Filters on the names and labels of recordings, to be asked of rows of these columns.
+#[derive(Debug, Clone)]
+pub(crate) struct LabelFilter {
+    /// The columns that the filters are about.
+    pub schema: SchemaRef,
+    filters: Vec<Arc<dyn PhysicalExpr>>,
+}
+
+impl LabelFilter {
+    pub fn new(filters: &[&Expr], session: &dyn Session) -> Result<Self> {
+        let mut fields = vec![Field::new(RECORDING, DataType::Utf8, false)];
+        fields.extend(self::fields());
+        fields.retain(|field| {
+            let columns = filters.iter().flat_map(|filter| filter.column_refs());
+            columns
+                .into_iter()
+                .any(|column| column.name == *field.name())
+        });
+        let schema = Schema::new(fields);
+        let known = DFSchema::try_from(schema.clone())?;
+        let planned = |filter: &&Expr| {
             let plain = (*filter).clone().transform(|expr| {
                 Ok(match expr {
                     Expr::Column(column) => {
@@ -194,13 +215,24 @@ impl Shared {
                     other => Transformed::no(other),
                 })
             })?;
-            let filter = session.create_physical_expr(plain.data, &schema)?;
-            let found = filter.evaluate(&labelled)?.into_array(passing.len())?;
+            session.create_physical_expr(plain.data, &known)
+        };
+        Ok(LabelFilter {
+            filters: filters.iter().map(planned).collect::<Result<_>>()?,
+            schema: Arc::new(schema),
+        })
+    }
+
+    /// Which rows pass all filters.
+    pub fn passing(&self, rows: &RecordBatch) -> Result<BooleanArray> {
+        let mut passing = vec![true; rows.num_rows()];
+        for filter in &self.filters {
+            let found = filter.evaluate(rows)?.into_array(passing.len())?;
             let found = found.as_boolean();
             for (row, passes) in passing.iter_mut().enumerate() {
                 *passes &= found.is_valid(row) && found.value(row);
             }
         }
-        Ok(passing)
+        Ok(passing.into())
     }
 }

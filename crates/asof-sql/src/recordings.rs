@@ -12,7 +12,7 @@ use datafusion::logical_expr::Expr;
 
 use crate::database::{Shared, alias_of};
 use crate::fleet::failed;
-use crate::labels::RecordingLabels;
+use crate::labels::{LabelFilter, RecordingLabels};
 use crate::pushdown::Pushdown;
 
 /// A recording with its name.
@@ -262,14 +262,17 @@ impl Shared {
         about: &[&Expr],
         session: Option<&dyn Session>,
     ) -> Result<Vec<Chosen>> {
+        let session = session.filter(|_| !about.is_empty());
+        let filter = session.map(|session| LabelFilter::new(about, session));
+        let filter = filter.transpose()?;
         let mut chosen = self.named_with(topics);
         for fleet in &self.fleets {
-            chosen.extend(fleet.select(self, topics, wanted, about)?);
+            chosen.extend(fleet.select(self, topics, wanted, about, filter.as_ref())?);
         }
         chosen.retain(|one| wanted.has_recording(&self.opened(one.place).name));
-        if let Some(session) = session.filter(|_| !about.is_empty()) {
-            let passing = self.passing(&chosen, about, session)?;
-            let mut passing = passing.into_iter();
+        if let Some(filter) = filter {
+            let passing = self.passing(&chosen, &filter)?;
+            let mut passing = passing.values().iter();
             chosen.retain(|_| passing.next().unwrap_or(false));
         }
         Ok(chosen)

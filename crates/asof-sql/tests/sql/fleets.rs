@@ -143,6 +143,10 @@ fn a_catalogue_answers_what_its_recordings_answer() {
         "SELECT n FROM x WHERE robot LIKE 'r_' AND robot <> 'r1' ORDER BY n LIMIT 5".to_owned(),
         "SELECT n FROM x WHERE robot = 'r*'".to_owned(),
         "SELECT n FROM x WHERE site IS NULL ORDER BY n LIMIT 3".to_owned(),
+        "SELECT n FROM x WHERE recording LIKE '%/03.mcap' OR recording LIKE '%/05.mcap' ORDER BY n".to_owned(),
+        "SELECT n FROM x WHERE upper(robot) LIKE 'R1%' ORDER BY n".to_owned(),
+        "SELECT n FROM x WHERE tags['weather'] IS NULL AND robot > 'r1' ORDER BY n".to_owned(),
+        "SELECT n FROM x WHERE length(recording) + cardinality(tags) < 0".to_owned(),
         format!("SELECT n FROM x WHERE recording = '{third}' ORDER BY n"),
         format!("SELECT n FROM x WHERE recording IN ('{third}', '{seventh}', 'none') ORDER BY n"),
         "SELECT n FROM x WHERE recording = 'none'".to_owned(),
@@ -284,6 +288,26 @@ fn only_recordings_that_a_query_needs_are_loaded() {
         (
             "SELECT count(*) FROM x ASOF JOIN y MATCH_CONDITION (x.stamp >= y.stamp) WHERE x.robot = 'r0'",
             4,
+        ),
+        ("SELECT count(*) FROM x WHERE recording LIKE '%/07.mcap'", 1),
+        (
+            "SELECT count(*) FROM x WHERE recording NOT LIKE '%/0_.mcap'",
+            2,
+        ),
+        ("SELECT count(*) FROM x WHERE robot LIKE 'r1%'", 4),
+        (
+            "SELECT count(*) FROM x WHERE robot <> 'r1' AND recording > 'a'",
+            0,
+        ),
+        (
+            "SELECT count(*) FROM x WHERE robot > 'r1' OR site = 'paris'",
+            4,
+        ),
+        ("SELECT count(*) FROM x WHERE tags['weather'] LIKE 'r%'", 0),
+        ("SELECT count(*) FROM x WHERE cardinality(tags) > 0", 0),
+        (
+            "SELECT count(*) FROM x ASOF JOIN y MATCH_CONDITION (x.stamp >= y.stamp) WHERE x.recording LIKE '%/03.mcap'",
+            1,
         ),
         ("SELECT count(*) FROM x", COUNT as usize),
     ] {
