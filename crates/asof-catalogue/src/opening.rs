@@ -331,6 +331,11 @@ impl SummaryOpener {
         self.generation
     }
 
+    /// Whether a file on disk is still this version; on a server that shows when it is read.
+    pub fn is_version(&self, file: &StoredFile) -> bool {
+        self.root.is_version(file).unwrap_or(false)
+    }
+
     /// Opens this version of a recording. Whether the file is still this version shows when more of it is read.
     ///
     /// # Errors

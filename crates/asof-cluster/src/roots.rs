@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use asof_catalogue::{Catalogue, CatalogueError, SummaryOpener};
+use asof_catalogue::{Catalogue, CatalogueError, FOLDER, SummaryOpener};
 use asof_core::{Source, SourceError};
 use asof_formats::{OpenOptions, REMOTE_SCHEMES, Store, StoredFile, without_secrets};
 use asof_sql::{FleetVersion, RecordingAddress, RecordingOpener};
@@ -40,7 +40,7 @@ enum Root {
     Address(String),
 }
 
-/// The catalogue of a fleet on a server.
+/// The catalogue of a fleet.
 #[derive(Debug)]
 struct KnownFleet {
     address: String,
@@ -159,18 +159,20 @@ impl Roots {
     ) -> Option<Result<Box<dyn Source>, SourceError>> {
         let fleet = version.fleet.trim_end_matches('/');
         let path = recording.address.strip_prefix(fleet)?.strip_prefix('/')?;
-        self.permitted(fleet).ok()?;
         let opener = self.fleet(fleet, version.generation)?;
-        Some(opener.open(&StoredFile {
+        let file = StoredFile {
             path: path.to_owned(),
             size: recording.size?,
-            modified: None,
-            e_tag: Some(version.e_tag.clone()),
-        }))
+            modified: version.modified,
+            e_tag: version.e_tag.clone(),
+        };
+        opener.is_version(&file).then(|| opener.open(&file))
     }
 
-    /// The catalogue of a fleet on a server; `None` where it cannot be read, or is of another generation than a plan.
+    /// The catalogue of a fleet; `None` where it may not or cannot be read, or is of another generation than a plan.
     fn fleet(&self, address: &str, generation: u64) -> Option<Arc<SummaryOpener>> {
+        // Not the folder itself: all links in it would be followed.
+        self.permitted(&format!("{address}/{FOLDER}")).ok()?;
         let mut fleets = self.fleets.lock().unwrap_or_else(PoisonError::into_inner);
         let is_it =
             |fleet: &&KnownFleet| fleet.address == address && fleet.generation == generation;
@@ -293,7 +295,7 @@ impl RecordingOpener for Roots {
             Some((found.len(), modified))
         });
         let indexed = recording.version.as_ref();
-        let e_tag = indexed.map(|version| version.e_tag.clone());
+        let e_tag = indexed.and_then(|version| version.e_tag.clone());
         let is_it = |kept: &&OpenRecording| {
             kept.address == *address
                 && kept.version == version

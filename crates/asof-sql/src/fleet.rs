@@ -291,10 +291,18 @@ fn version_of(
 ) -> Option<FleetVersion> {
     let root = catalogue.root();
     let is_beside = root.inside(FOLDER).ok()?.address() == catalogue.address();
-    Some(FleetVersion {
-        fleet: root.address(),
+    let (fleet, modified) = if root.is_remote() {
+        row.e_tag.as_ref()?;
+        (root.address(), None)
+    } else {
+        let whole = std::fs::canonicalize(root.address()).ok()?;
+        (whole.to_str()?.to_owned(), Some(row.modified?))
+    };
+    is_beside.then_some(FleetVersion {
+        fleet,
         generation: generation?,
-        e_tag: row.e_tag.clone().filter(|_| is_beside)?,
+        e_tag: row.e_tag.clone(),
+        modified,
     })
 }
 
@@ -434,11 +442,34 @@ mod tests {
         let beside = Catalogue::beside(root()).expect("a catalogue");
         let found = version_of(&beside, &row, Some(7)).expect("a version");
         assert_eq!(found.fleet, "http://localhost/fleet");
-        assert_eq!((found.generation, &*found.e_tag), (7, "\"1\""));
+        assert_eq!((found.generation, &found.e_tag), (7, &row.e_tag));
+        let unversioned = RecordingRow::default();
+        assert_eq!(version_of(&beside, &unversioned, Some(7)), None);
         // Where the catalogue is elsewhere, an executor may have no way to it.
         let elsewhere = Store::at("http://localhost/catalogue").expect("an address");
         let elsewhere = Catalogue::elsewhere(root(), elsewhere);
         assert_eq!(version_of(&elsewhere, &row, Some(7)), None);
+    }
+
+    #[cfg(feature = "distributed")]
+    #[test]
+    fn others_find_what_the_catalogue_has_of_a_recording_on_a_disk() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = |path: &std::path::Path| Store::at(path).expect("a folder");
+        let mut row = RecordingRow {
+            modified: Some(7.into()),
+            ..RecordingRow::default()
+        };
+        let beside = Catalogue::beside(store(folder.path())).expect("a catalogue");
+        let found = version_of(&beside, &row, Some(1)).expect("a version");
+        let whole = folder.path().canonicalize().expect("it is there");
+        assert_eq!(found.fleet, whole.display().to_string());
+        assert_eq!((found.e_tag, found.modified), (None, row.modified));
+        let elsewhere = store(&folder.path().join("catalogue"));
+        let elsewhere = Catalogue::elsewhere(store(folder.path()), elsewhere);
+        assert_eq!(version_of(&elsewhere, &row, Some(1)), None);
+        row.modified = None;
+        assert_eq!(version_of(&beside, &row, Some(1)), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use asof_core::{Summary, TimeRange};
+use asof_core::{Stamp, Summary, TimeRange};
 use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef, TimeUnit};
 use datafusion::common::{DataFusionError, Result, internal_datafusion_err, plan_err};
 use datafusion::execution::TaskContext;
@@ -38,7 +38,7 @@ use crate::times::is_rate;
 use crate::transforms::{Transforms, function_named, recordings_of};
 
 /// The start of our bytes. Another version has another.
-const MARK: &[u8] = b"asof-plan-2\0";
+const MARK: &[u8] = b"asof-plan-3\0";
 
 /// For how many sets of recordings transforms stay loaded for later plans.
 const KEPT_TRANSFORMS: usize = 4;
@@ -89,6 +89,7 @@ impl PlanCodec {
                     fleet: version.fleet,
                     generation: version.generation,
                     e_tag: version.e_tag,
+                    modified: version.modified.map(Stamp::from_nanos),
                 }),
             };
             let recording = LazyRecording::new(address.clone(), Arc::clone(&self.opener));
@@ -203,6 +204,7 @@ impl PhysicalExtensionCodec for PlanCodec {
                     fleet: version.fleet.clone(),
                     generation: version.generation,
                     e_tag: version.e_tag.clone(),
+                    modified: version.modified.map(Stamp::nanos),
                 }),
                 start: range.start.nanos(),
                 end: range.end.nanos(),

@@ -189,6 +189,8 @@ pub(super) struct VersionMessage {
     pub fleet: String,
     #[prost(uint64, tag = "2")]
     pub generation: u64,
-    #[prost(string, tag = "3")]
-    pub e_tag: String,
+    #[prost(string, optional, tag = "3")]
+    pub e_tag: Option<String>,
+    #[prost(sint64, optional, tag = "4")]
+    pub modified: Option<i64>,
 }

@@ -15,7 +15,7 @@ mod work;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use asof_core::{Source, SourceError};
+use asof_core::{Source, SourceError, Stamp};
 use datafusion::common::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::session_state::SessionState;
@@ -37,19 +37,21 @@ pub struct RecordingAddress {
     pub address: String,
     /// Bytes, where it is finished: a recording of another size is not the one that was planned.
     pub size: Option<u64>,
-    /// Its version in a fleet on a server.
+    /// Its version in a fleet.
     pub version: Option<FleetVersion>,
 }
 
-/// A version of a recording that a fleet's catalogue describes: whoever can read the catalogue needs no request to open it.
+/// A version of a recording that a fleet's catalogue describes: whoever can read the catalogue opens it from there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FleetVersion {
     /// The address of the fleet. Its catalogue lies there.
     pub fleet: String,
     /// The generation of the catalogue that was searched.
     pub generation: u64,
-    /// The server's ETag of the recording.
-    pub e_tag: String,
+    /// The server's ETag of the recording; `None` on a disk.
+    pub e_tag: Option<String>,
+    /// When it was modified last, on a disk.
+    pub modified: Option<Stamp>,
 }
 
 /// Opens recordings for incoming plans. It decides what may be opened at all.

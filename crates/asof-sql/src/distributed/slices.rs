@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use asof_core::TimeRange;
+use asof_core::{Stamp, TimeRange};
 use datafusion::arrow::array::{Array, AsArray, Int64Array, RecordBatch, StringArray, UInt64Array};
 use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, UInt64Type};
 use datafusion::catalog::memory::MemorySourceConfig;
@@ -247,6 +247,7 @@ fn row_schema() -> SchemaRef {
         Field::new("fleet", DataType::Utf8, true),
         Field::new("generation", DataType::UInt64, true),
         Field::new("e_tag", DataType::Utf8, true),
+        Field::new("modified", DataType::Int64, true),
     ]))
 }
 
@@ -283,6 +284,7 @@ fn row_of(slice: &PlacedSlice) -> Result<RecordBatch> {
     } = slice;
     let labels = labels.as_ref().map(RecordingLabels::to_text);
     let version = recording.version.as_ref();
+    let modified = version.and_then(|version| version.modified);
     let text = |text: &str| Arc::new(StringArray::from(vec![text.to_owned()]));
     let optional = |text: Option<&str>| Arc::new(StringArray::from(vec![text]));
     let count = |count: Option<u64>| Arc::new(UInt64Array::from(vec![count]));
@@ -298,7 +300,8 @@ fn row_of(slice: &PlacedSlice) -> Result<RecordBatch> {
             optional(labels.as_deref()),
             optional(version.map(|version| &*version.fleet)),
             count(version.map(|version| version.generation)),
-            optional(version.map(|version| &*version.e_tag)),
+            optional(version.and_then(|version| version.e_tag.as_deref())),
+            Arc::new(Int64Array::from(vec![modified.map(Stamp::nanos)])),
         ],
     )?)
 }
@@ -310,11 +313,11 @@ fn slices_in(rows: &RecordBatch) -> Result<Vec<PlacedSlice>> {
     let counts = |column: usize| rows.column(column).as_primitive_opt::<UInt64Type>();
     let of_recording = (texts(0), texts(1), counts(2));
     let of_slice = (times(3), times(4), texts(5));
-    let of_version = (texts(6), counts(7), texts(8));
+    let of_version = (texts(6), counts(7), texts(8), times(9));
     let (
         (Some(names), Some(addresses), Some(sizes)),
         (Some(starts), Some(ends), Some(labels)),
-        (Some(fleets), Some(generations), Some(tags)),
+        (Some(fleets), Some(generations), Some(tags), Some(modified)),
     ) = (of_recording, of_slice, of_version)
     else {
         return internal_err!("slices of recordings have other columns");
@@ -327,7 +330,8 @@ fn slices_in(rows: &RecordBatch) -> Result<Vec<PlacedSlice>> {
             version: fleets.is_valid(row).then(|| FleetVersion {
                 fleet: fleets.value(row).to_owned(),
                 generation: generations.value(row),
-                e_tag: tags.value(row).to_owned(),
+                e_tag: tags.is_valid(row).then(|| tags.value(row).to_owned()),
+                modified: modified.is_valid(row).then(|| modified.value(row).into()),
             }),
         },
         range: TimeRange::new(starts.value(row).into(), ends.value(row).into()),

@@ -283,7 +283,7 @@ fn damaged_plans_are_refused() {
 
     let codec = PlanCodec::handing_on(Arc::new(DefaultPhysicalExtensionCodec {}));
     let context = SessionContext::new().task_ctx();
-    let mark = b"asof-plan-2\0".as_slice();
+    let mark = b"asof-plan-3\0".as_slice();
     for bytes in [
         &b""[..],
         b"\xff\xff\xff",
