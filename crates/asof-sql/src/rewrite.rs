@@ -20,11 +20,12 @@ use datafusion::sql::sqlparser::ast::{
     self, AccessExpr, BinaryOperator, ExcludeSelectItem, Expr, Function, FunctionArg,
     FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, Join, JoinConstraint,
     JoinOperator, ObjectName, ObjectNamePart, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, Spanned, Subscript, TableFactor, TableFunctionArgs,
-    TableVersion, TableWithJoins, Value, ValueWithSpan, Visit, VisitMut, Visitor, VisitorMut,
-    WildcardAdditionalOptions,
+    SelectItemQualifiedWildcardKind, SetExpr, SetOperator, SetQuantifier, Spanned, Subscript,
+    TableFactor, TableFunctionArgs, TableVersion, TableWithJoins, Value, ValueWithSpan, Visit,
+    VisitMut, Visitor, VisitorMut, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect};
+use datafusion::sql::sqlparser::tokenizer::Location;
 
 use crate::asof::MATCH;
 use crate::calls;
@@ -95,7 +96,7 @@ fn measured(statement: &ast::Statement) -> Result<(), SqlError> {
     let mut measure = Measure::default();
     match statement.visit(&mut measure) {
         ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(message) => Err(query(message)),
+        ControlFlow::Break(error) => Err(error),
     }
 }
 
@@ -107,41 +108,48 @@ struct Measure {
 }
 
 impl Measure {
-    fn count(&mut self) -> ControlFlow<String> {
+    fn count(&mut self, start: Location) -> ControlFlow<SqlError> {
         self.tables += 1;
         if self.tables > MOST_TABLES {
-            return ControlFlow::Break(format!(
-                "the query has more than {MOST_TABLES} selections and tables"
-            ));
+            return ControlFlow::Break(SqlError::Query {
+                message: format!(
+                    "the query has more than {MOST_TABLES} selections and tables; write IN (…) or VALUES in place of a long chain of UNION, or run several queries"
+                ),
+                place: place_of(start),
+                suggestion: None,
+            });
         }
         ControlFlow::Continue(())
     }
 }
 
 impl Visitor for Measure {
-    type Break = String;
+    type Break = SqlError;
 
-    fn pre_visit_expr(&mut self, _: &Expr) -> ControlFlow<String> {
+    fn pre_visit_expr(&mut self, _: &Expr) -> ControlFlow<SqlError> {
         self.depth += 1;
         if self.depth > MOST_DEPTH {
-            return ControlFlow::Break(format!(
+            return ControlFlow::Break(query(format!(
                 "the query is nested more than {MOST_DEPTH} deep; write IN (…) in place of a long chain of OR"
-            ));
+            )));
         }
         ControlFlow::Continue(())
     }
 
-    fn post_visit_expr(&mut self, _: &Expr) -> ControlFlow<String> {
+    fn post_visit_expr(&mut self, _: &Expr) -> ControlFlow<SqlError> {
         self.depth -= 1;
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_select(&mut self, _: &Select) -> ControlFlow<String> {
-        self.count()
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<SqlError> {
+        self.count(select.select_token.0.span.start)
     }
 
-    fn pre_visit_table_factor(&mut self, _: &TableFactor) -> ControlFlow<String> {
-        self.count()
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<SqlError> {
+        self.count(match factor {
+            TableFactor::Table { name, .. } => name.span().start,
+            _ => Location::empty(),
+        })
     }
 }
 
@@ -205,6 +213,7 @@ impl VisitorMut for Rewriter<'_> {
     type Break = SqlError;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
+        balance(&mut query.body);
         // The order names columns of the tables too, where it does not name those of the answer.
         if let (SetExpr::Select(select), Some(order)) = (&*query.body, &mut query.order_by) {
             let is_free = |key: &Key| {
@@ -468,6 +477,65 @@ impl Rewriter<'_> {
             return Expr::Identifier(only.clone());
         }
         Expr::CompoundIdentifier(path)
+    }
+}
+
+/// A chain of unions becomes a balanced tree: the engine's work grows with the number of parts below each union.
+fn balance(body: &mut SetExpr) {
+    let SetExpr::SetOperation {
+        op: SetOperator::Union,
+        set_quantifier:
+            quantifier @ (SetQuantifier::All | SetQuantifier::Distinct | SetQuantifier::None),
+        ..
+    } = *body
+    else {
+        if let SetExpr::SetOperation { left, right, .. } = body {
+            balance(left);
+            balance(right);
+        }
+        return;
+    };
+    let nothing = ast::Table {
+        table_name: None,
+        schema_name: None,
+    };
+    let mut rest = std::mem::replace(body, SetExpr::Table(Box::new(nothing)));
+    let mut parts = Vec::new();
+    let first = loop {
+        match rest {
+            SetExpr::SetOperation {
+                op: SetOperator::Union,
+                set_quantifier,
+                left,
+                right,
+            } if set_quantifier == quantifier => {
+                parts.push(*right);
+                rest = *left;
+            }
+            first => break first,
+        }
+    };
+    parts.push(first);
+    parts.iter_mut().for_each(balance);
+    parts.reverse();
+    while parts.len() > 1 {
+        let mut alone = parts.into_iter();
+        let mut pairs = Vec::new();
+        while let Some(left) = alone.next() {
+            pairs.push(match alone.next() {
+                Some(right) => SetExpr::SetOperation {
+                    op: SetOperator::Union,
+                    set_quantifier: quantifier,
+                    left: Box::new(left),
+                    right: Box::new(right),
+                },
+                None => left,
+            });
+        }
+        parts = pairs;
+    }
+    if let Some(whole) = parts.pop() {
+        *body = whole;
     }
 }
 
@@ -799,15 +867,18 @@ fn bare(expr: &Expr) -> &Expr {
 
 /// A part of a condition that is not supported, with its place and the forms that are.
 fn refused(message: impl Into<String>, part: &Expr) -> SqlError {
-    let start = part.span().start;
     SqlError::Query {
         message: format!("{}; {FORMS}", message.into()),
-        place: (start.line > 0).then_some(TextPlace {
-            line: start.line,
-            column: start.column,
-        }),
+        place: place_of(part.span().start),
         suggestion: None,
     }
+}
+
+fn place_of(start: Location) -> Option<TextPlace> {
+    (start.line > 0).then_some(TextPlace {
+        line: start.line,
+        column: start.column,
+    })
 }
 
 const FORMS: &str = "write a.stamp >= b.stamp, with a tolerance a.stamp - b.stamp <= INTERVAL '20 ms', or nearest(a.stamp, b.stamp, INTERVAL '50 ms')";
@@ -867,5 +938,66 @@ fn name_of(factor: &TableFactor) -> Option<Ident> {
         },
         TableFactor::Derived { alias, .. } => alias.as_ref().map(|alias| alias.name.clone()),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn depth(body: &SetExpr) -> usize {
+        match body {
+            SetExpr::SetOperation { left, right, .. } => 1 + depth(left).max(depth(right)),
+            _ => 0,
+        }
+    }
+
+    /// The body of a query, after its unions were balanced.
+    fn balanced(sql: &str) -> SetExpr {
+        let parser = DFParserBuilder::new(sql).with_dialect(&AsofDialect).build();
+        let parsed = parser.and_then(|mut parser| parser.parse_statements());
+        let Some(Statement::Statement(statement)) = parsed.expect("a query").pop_front() else {
+            panic!("{sql}");
+        };
+        let ast::Statement::Query(mut query) = *statement else {
+            panic!("{sql}");
+        };
+        balance(&mut query.body);
+        assert_eq!(
+            query.to_string(),
+            sql,
+            "its parts are the same, in their order"
+        );
+        *query.body
+    }
+
+    #[test]
+    fn unions_of_many_parts_are_not_nested_as_deep() {
+        for word in ["UNION ALL", "UNION"] {
+            let parts: Vec<String> = (0..1_000).map(|n| format!("SELECT {n}")).collect();
+            let chain = balanced(&parts.join(&format!(" {word} ")));
+            assert_eq!(depth(&chain), 10, "{word}");
+        }
+    }
+
+    #[test]
+    fn unions_that_drop_duplicates_stay_apart_from_those_that_do_not() {
+        let mixed = "SELECT 1 UNION ALL SELECT 2 UNION SELECT 3 UNION ALL SELECT 4 EXCEPT SELECT 5";
+        let SetExpr::SetOperation { op, left, .. } = balanced(mixed) else {
+            panic!("a set operation");
+        };
+        assert_eq!((op, depth(&left)), (SetOperator::Except, 3));
+        let SetExpr::SetOperation { left, .. } =
+            balanced("SELECT 1 UNION ALL SELECT 2 UNION SELECT 3")
+        else {
+            panic!("a set operation");
+        };
+        assert!(matches!(
+            *left,
+            SetExpr::SetOperation {
+                set_quantifier: SetQuantifier::All,
+                ..
+            }
+        ));
     }
 }

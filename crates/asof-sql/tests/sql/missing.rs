@@ -340,12 +340,12 @@ fn a_query_of_any_depth_is_answered_or_refused() {
             "limit",
         ),
         (
-            format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(20_000)),
-            "more than",
+            format!("SELECT 1{}", "\nUNION ALL SELECT 1".repeat(20_000)),
+            "(line 1001, column 11)",
         ),
         (
-            format!("SELECT 1 FROM a{}", ", a".repeat(20_000)),
-            "more than",
+            format!("SELECT 1 FROM a{}", ",\na".repeat(20_000)),
+            "(line 1000, column 1)",
         ),
         (format!("SELECT '{}'", "x".repeat(1 << 20)), "bytes"),
     ] {
