@@ -73,7 +73,10 @@ impl Catalogue {
                 None => (Head::empty(self.root.address()), None),
             };
             let mut draft = Draft::of(self, &before);
-            make(&mut draft)?;
+            if let Err(error) = make(&mut draft) {
+                self.discard(draft.written.iter().map(String::as_str));
+                return Err(error);
+            }
             if !draft.is_changed && version.is_some() {
                 return Ok(before);
             }

@@ -547,6 +547,50 @@ fn a_full_disk_is_an_error() {
     );
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_that_cannot_be_written_is_named_and_removed() {
+    let folder = Folder::with_demo();
+    for (line, file) in [
+        ("export run.mcap -o out --topics /imu", "out/imu.parquet"),
+        (
+            "export run.mcap -o out --topics /imu --format csv",
+            "out/imu.csv",
+        ),
+        (
+            "export run.mcap -o out --topics /imu --format ndjson",
+            "out/imu.ndjson",
+        ),
+        ("export run.mcap -o out --format images", ".jpg"),
+        (
+            "join run.mcap --anchor /scan --with /odom -o pairs.csv",
+            "pairs.csv",
+        ),
+        (
+            "join run.mcap --anchor /scan --with /odom -o pairs.parquet",
+            "pairs.parquet",
+        ),
+        ("check run.mcap --write -f hopes.toml", "hopes.toml"),
+        ("convert run.mcap -o copy.mcap", "copy.mcap"),
+    ] {
+        // No file may grow: as on a full disk, each write fails.
+        let (code, told) = folder.on_full_disk(0, line);
+        assert_eq!(code, Some(1), "{line}: {told}");
+        let error = told.lines().find(|line| line.starts_with("error: "));
+        let error = error.unwrap_or_else(|| panic!("{line}: {told}"));
+        assert!(
+            error.contains(file) && error.contains("File too large"),
+            "{line}: {error}"
+        );
+        let mut left = folder.names();
+        left.retain(|name| name != "run.mcap" && name != "out");
+        assert_eq!(left, [""; 0], "{line}");
+        let tables = fs::read_dir(folder.path("out")).into_iter().flatten();
+        let files = tables.flatten().filter(|entry| entry.path().is_file());
+        assert_eq!(files.count(), 0, "{line}");
+    }
+}
+
 fn json(text: &str) -> serde_json::Value {
     serde_json::from_str(text).expect(text)
 }

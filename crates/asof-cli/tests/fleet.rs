@@ -217,3 +217,21 @@ fn a_catalogue_that_does_not_fit_says_the_file_and_the_cause() {
     assert!(told.contains(".parquet: it cannot be written"), "{told}");
     assert!(told.contains("File too large"), "{told}");
 }
+
+#[cfg(unix)]
+#[test]
+fn a_catalogue_that_fits_in_part_is_not_written_at_all() {
+    let folder = fleet();
+    let mut failures = 0;
+    for blocks in 1..64 {
+        let (code, told) = folder.on_full_disk(blocks, "index .");
+        if code != Some(1) {
+            break;
+        }
+        failures += 1;
+        let files = folder.names_in(".asof");
+        let tables = files.iter().filter(|name| name.ends_with(".parquet"));
+        assert_eq!(tables.count(), 0, "{files:?} of {blocks} kB: {told}");
+    }
+    assert!(failures > 1);
+}

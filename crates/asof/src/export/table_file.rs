@@ -20,6 +20,7 @@ use tempfile::TempPath;
 
 use super::plain_columns::{plain, plain_batch};
 use crate::files::{Appender, NewFile, folder_of, unfinished_file};
+use crate::text::counted;
 use crate::{Error, Progress};
 
 /// The largest batch of rows; the decoder's own limit would take all the memory for both.
@@ -158,6 +159,8 @@ pub struct TableFiles {
     tables: BTreeMap<usize, (Arc<Channel>, TableFile)>,
     /// The channels of tables that could not be written.
     failed: BTreeMap<usize, Arc<Channel>>,
+    /// Why the first of them could not be.
+    first_failure: String,
 }
 
 impl TableFiles {
@@ -194,6 +197,9 @@ impl TableFiles {
 
     fn give_up(&mut self, key: usize, channel: Arc<Channel>, error: &Error, progress: &Progress) {
         progress.warning(format_args!("{error}"));
+        if self.failed.is_empty() {
+            self.first_failure = error.to_string();
+        }
         self.tables.remove(&key);
         self.failed.insert(key, channel);
     }
@@ -217,8 +223,8 @@ impl TableFiles {
         }
     }
 
-    /// Moves all tables to their targets; returns how many there are, and how many could not be written.
-    pub fn finish(mut self, progress: &Progress) -> (u64, u64) {
+    /// Moves all tables to their targets; returns how many there are, and what to say of those that could not be written.
+    pub fn finish(mut self, progress: &Progress) -> (u64, Result<(), Error>) {
         let mut finished = 0;
         for (key, (channel, table)) in std::mem::take(&mut self.tables) {
             match table.finish() {
@@ -226,7 +232,18 @@ impl TableFiles {
                 Err(error) => self.give_up(key, channel, &error, progress),
             }
         }
-        (finished, self.failed.len() as u64)
+        let first = self.first_failure;
+        let error = match self.failed.len() {
+            0 => return (finished, Ok(())),
+            1 => format!("{first}; the other tables are complete"),
+            failed => {
+                let failed = counted(failed as u64, "table");
+                format!(
+                    "{failed} could not be written, the others are complete; the first: {first}"
+                )
+            }
+        };
+        (finished, Err(Error::Invalid(error)))
     }
 }
 
@@ -477,7 +494,8 @@ mod tests {
             let held: usize = tables.tables.values().map(|(_, table)| table.held()).sum();
             assert!(held <= HELD_BYTES, "{held}");
         }
-        assert_eq!(tables.finish(&progress), (TABLES as u64, 0));
+        let (finished, others) = tables.finish(&progress);
+        assert!(finished == TABLES as u64 && others.is_ok());
         for at in 0..TABLES {
             let file = File::open(folder.path().join(format!("{at}.parquet"))).expect("a file");
             let groups = SerializedFileReader::new(file.try_clone().expect("a handle"))
@@ -525,7 +543,10 @@ mod tests {
                 tables.write(batch, start, &progress).expect("written");
             }
         }
-        assert_eq!(tables.finish(&progress), (1, 1));
+        let (finished, others) = tables.finish(&progress);
+        assert_eq!(finished, 1);
+        let error = others.expect_err("one is missing").to_string();
+        assert!(error.contains("1.parquet: "), "{error}");
         let names = std::fs::read_dir(folder.path()).expect("it").flatten();
         let names: Vec<_> = names.map(|entry| entry.file_name()).collect();
         assert_eq!(names, ["0.parquet"]);
