@@ -25,6 +25,8 @@ pub struct IndexOptions {
     pub at_once: Option<usize>,
     /// How recordings are opened.
     pub open: OpenOptions,
+    /// What was read is written at least this often.
+    pub part_interval: Duration,
     /// Once it is true, no more recordings are opened. What was read is kept, and the run fails with
     /// [`SourceError::Cancelled`].
     pub cancelled: Arc<AtomicBool>,
@@ -42,6 +44,7 @@ impl Default for IndexOptions {
                 map_pages: false,
                 ..OpenOptions::default()
             },
+            part_interval: Duration::from_secs(20),
             cancelled: Arc::default(),
         }
     }
@@ -116,11 +119,10 @@ pub struct IndexRun {
     pub generation: u64,
 }
 
-/// A part is written once this many recordings, rows or summary bytes are waiting, or after this time.
+/// A part is written once this many recordings, rows or summary bytes are waiting, or after the time in the options.
 const PART_RECORDINGS: usize = 2_000;
 const PART_ROWS: usize = 500_000;
 const PART_SUMMARY_BYTES: usize = 64 << 20;
-const PART_INTERVAL: Duration = Duration::from_secs(20);
 /// Requests wait for the network, so there are more of them than cores.
 const CONCURRENT_REQUESTS: usize = 16;
 
@@ -305,7 +307,7 @@ impl<'a> Indexer<'a> {
             let is_much = waiting.indexed.len() >= PART_RECORDINGS
                 || rows >= PART_ROWS
                 || bytes >= PART_SUMMARY_BYTES;
-            if is_much || written.elapsed() > PART_INTERVAL {
+            if is_much || written.elapsed() > self.options.part_interval {
                 self.catalogue.commit(&waiting, now)?;
                 waiting = Changes::default();
                 (rows, bytes) = (0, 0);

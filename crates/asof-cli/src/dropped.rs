@@ -58,6 +58,7 @@ fn opened(files: &[PathBuf], folder: TemporaryFolder) -> anyhow::Result<OpenedRe
         name: names.join(" and "),
         robots,
         annotations: None,
+        disk: None,
         keep: Some(Box::new(folder)),
     })
 }

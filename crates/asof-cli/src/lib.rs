@@ -20,6 +20,7 @@ mod compare;
 mod completions;
 mod convert;
 mod demo;
+mod disk;
 mod doctor;
 mod dropped;
 mod export;

@@ -1,7 +1,5 @@
 //! `asof serve`
 
-use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -20,6 +18,7 @@ use clap::Args;
 
 use super::Outcome;
 use super::compare::Compare;
+use super::disk::DiskPlace;
 use super::dropped::DropOpener;
 use super::failure::Usage;
 use super::fleet::{CataloguePlace, FleetList};
@@ -43,7 +42,7 @@ use asof::files::remove_unfinished;
 /// `POST /api/snapshot?reason=…`.
 ///
 /// For a folder or bucket, the page shows the list of recordings: search, filter, open one. With a catalogue
-/// (`asof index`) the server starts at once; otherwise it looks into each recording first. An opened recording is a path of the same server, /r/…; all of them share the memory of --cache, and the
+/// (`asof index`) the list is there at once; otherwise it grows while the recordings are looked into. An opened recording is a path of the same server, /r/…; all of them share the memory of --cache, and the
 /// least recently used one is closed where it does not suffice.
 ///
 /// Foxglove and Lichtblick connect to the same port with ws://; pages of other sites, such as the Foxglove
@@ -173,6 +172,8 @@ impl Serve {
             return Err(Usage::error(text.to_owned()));
         }
         let layouts = self.layouts()?;
+        // Before anything that is only cleaned up on an interrupt.
+        let interrupt = Interrupt::arrange(&self.serving, has_robot);
         if let Some(fleet) = self.fleet(screen)? {
             let mut queries = PlaceQueries::default();
             if self.flight.is_some() {
@@ -185,26 +186,25 @@ impl Serve {
                 queries,
                 ..ViewOptions::default()
             };
-            let interrupt = Interrupt::arrange(&self.serving, false);
             // The page shows the list where nothing is open.
             return self
                 .serving
                 .serve_view(nothing()?, "", view, &interrupt, screen);
         }
-        let interrupt = Interrupt::arrange(&self.serving, has_robot);
         // A robot may appear later, and the page shows when it does.
         let wanted = TopicRequest::chosen(self.topics.clone())
             .within(self.serving.cache_bytes())
             .at_once();
         let (recording, robots) = self.open(&wanted, screen)?;
-        let disk = if has_robot {
-            self.serving.note_nothing_is_kept(screen);
-            None
-        } else {
-            let files = self.places.iter().chain(&self.serving.urdf);
-            let files: Vec<_> = files.cloned().collect();
-            self.serving.disk(&files, &self.view(&recording), screen)
-        };
+        let disk = self.disk().and_then(|disk| {
+            if has_robot {
+                screen.note("nothing of a running robot is kept in --cache-dir; use `asof record` to record it");
+                return None;
+            }
+            let disk = disk.of(&self.places, &*recording);
+            disk.map_err(|error| screen.warning(format_args!("{error:#}")))
+                .ok()
+        });
         let name = self.places.first().map(|place| shown_name(place));
         let name = match (name, self.places.len()) {
             (Some(name), 1) => name,
@@ -268,31 +268,20 @@ impl Serve {
         }
         let open = self.opening.options(Purpose::Serve, screen)?;
         let list = self.catalogue.list(place, open, screen)?;
-        if list.is_some() && self.serving.cache_dir.is_some() {
-            screen.note(
-                "--cache-dir is for recordings that are named, and has no effect on a list of them",
-            );
-        }
-        Ok(list.map(|list| list.with_description(self.serving.urdf.clone())))
+        Ok(list.map(|list| {
+            list.with_description(self.serving.urdf.clone())
+                .with_disk(self.disk())
+        }))
     }
 
-    /// What makes other messages of the same files: names, times, limits, and the definitions that were found.
-    fn view(&self, recording: &dyn Source) -> String {
-        let mut hasher = DefaultHasher::new();
-        for entry in &recording.summary().channels {
-            let channel = &entry.channel;
-            (&channel.topic, &channel.message_encoding, &channel.metadata).hash(&mut hasher);
-            let schema = channel.schema.as_deref();
-            let schema = schema.map(|schema| (&schema.name, &schema.encoding, &schema.data));
-            schema.hash(&mut hasher);
-        }
-        let has_limits = self.opening.has_limits();
-        let has_urdf = self.serving.urdf.is_some();
-        format!(
-            "{:?} limits {has_limits} urdf {has_urdf} channels {:016x}",
-            self.compare,
-            hasher.finish()
-        )
+    /// The folder of the cache, if one was named.
+    fn disk(&self) -> Option<DiskPlace> {
+        Some(DiskPlace {
+            folder: self.serving.cache_dir.clone()?,
+            budget: self.serving.cache_dir_size.saturating_mul(1_000_000),
+            view: format!("{:?} limits {}", self.compare, self.opening.has_limits()),
+            description: self.serving.urdf.clone(),
+        })
     }
 
     /// The folder for layouts: the named one, or `layouts` beside the recordings.
@@ -357,24 +346,6 @@ impl ServeFlags {
         };
         let name = file.display().to_string();
         self.serve_view(source, &name, view, &Interrupt::default(), screen)
-    }
-
-    /// Where the cache of this view of these places is kept; nowhere if their versions cannot be determined.
-    fn disk(&self, places: &[PathBuf], view: &str, screen: &Screen) -> Option<DiskOptions> {
-        let folder = self.cache_dir.clone()?;
-        match fingerprint_of(places, view) {
-            Ok(fingerprint) => Some(DiskOptions {
-                folder,
-                budget: self.cache_dir_size.saturating_mul(1_000_000),
-                fingerprint,
-            }),
-            Err(error) => {
-                screen.warning(format_args!(
-                    "the cache is not kept for the next time: {error:#}"
-                ));
-                None
-            }
-        }
     }
 
     fn serve_view(
@@ -447,15 +418,6 @@ impl ServeFlags {
         drop((server, flying));
         remove_unfinished();
         std::process::exit(code);
-    }
-
-    /// Notes a folder that will stay empty.
-    fn note_nothing_is_kept(&self, screen: &Screen) {
-        if self.cache_dir.is_some() {
-            screen.note(
-                "nothing of a running robot is kept in --cache-dir; use `asof record` to record it",
-            );
-        }
     }
 
     /// Bytes of the cache, or of recent messages.
@@ -619,51 +581,6 @@ impl Interrupt {
     }
 }
 
-/// Identifies these places, their versions, and how they are read.
-fn fingerprint_of(places: &[PathBuf], view: &str) -> anyhow::Result<String> {
-    // Another version of asof may read them differently.
-    let mut all = format!("{} {view}", env!("CARGO_PKG_VERSION"));
-    for place in places {
-        all.push('\n');
-        all.push_str(&fingerprint(place, &mut HashSet::new())?);
-    }
-    Ok(all)
-}
-
-/// `seen` are the folders so far: links of a folder may lead in circles.
-fn fingerprint(place: &Path, seen: &mut HashSet<PathBuf>) -> anyhow::Result<String> {
-    #[cfg(feature = "remote")]
-    if asof::is_address(place) {
-        return Ok(asof::formats::version_at(&place.display().to_string())?);
-    }
-    let cannot = || format!("cannot read {}", place.display());
-    if !place.is_dir() {
-        let mut all = asof_serve::fingerprint_of_file(place).with_context(cannot)?;
-        // Messages that SQLite has not moved into the database yet.
-        for journal in ["-wal", "-journal"] {
-            let mut beside = place.as_os_str().to_owned();
-            beside.push(journal);
-            if let Ok(version) = asof_serve::fingerprint_of_file(Path::new(&beside)) {
-                all.push_str(journal);
-                all.push_str(&version);
-            }
-        }
-        return Ok(all);
-    }
-    if !seen.insert(std::fs::canonicalize(place).with_context(cannot)?) {
-        return Ok(String::new());
-    }
-    let entries = std::fs::read_dir(place).with_context(cannot)?;
-    let mut inside: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    inside.sort();
-    let mut all = String::new();
-    for path in inside {
-        all.push_str(&fingerprint(&path, seen)?);
-        all.push(' ');
-    }
-    Ok(all)
-}
-
 /// Rejections are logged once for each kind; more with -v.
 fn start_log(screen: &Screen) {
     let level = if screen.is_verbose() {
@@ -729,38 +646,6 @@ fn address_in(text: &str, usual_port: u16) -> Result<SocketAddr, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_journal_and_the_view_are_parts_of_what_identifies_a_recording() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let place = folder.path().join("run.db3");
-        std::fs::write(&place, "pages").expect("written");
-        let of = |view: &str| fingerprint_of(std::slice::from_ref(&place), view).expect("read");
-        let bare = of("");
-        assert_eq!(of(""), bare);
-        assert_ne!(of("x,y"), bare);
-        std::fs::write(folder.path().join("run.db3-wal"), "more").expect("written");
-        let with_journal = of("");
-        assert_ne!(with_journal, bare);
-        std::fs::write(folder.path().join("run.db3-wal"), "some more").expect("written");
-        assert_ne!(of(""), with_journal);
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn folders_whose_links_lead_in_circles_are_looked_into_once() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let at = |name: &str| folder.path().join(name);
-        std::fs::write(at("run_0.db3"), "pages").expect("written");
-        for name in ["one", "two", "three"] {
-            std::os::unix::fs::symlink(folder.path(), at(name)).expect("a link");
-        }
-        let of = || fingerprint_of(&[folder.path().to_owned()], "").expect("read");
-        let before = of();
-        assert_eq!(of(), before);
-        std::fs::write(at("run_0.db3"), "other pages").expect("written");
-        assert_ne!(of(), before);
-    }
 
     #[test]
     fn a_recording_is_called_by_its_own_name() {

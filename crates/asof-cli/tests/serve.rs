@@ -275,37 +275,42 @@ fn an_address_that_others_reach_is_told_to_be_plain_http() {
 #[test]
 fn what_was_read_is_in_the_cache_folder_the_next_time() {
     let folder = Folder::with_demo();
-    let line = "serve run.mcap --listen 0 --no-open --cache-dir kept --cache-dir-size 50";
-    let messages_read = || {
-        let (mut running, address) = start(&folder, line);
-        let answer = get(&address, "/api/messages?topic=/imu&last=50");
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        let status = get(&address, "/api/status");
-        let (_, body) = status.split_once("\r\n\r\n").expect("a body");
-        let status: Value = serde_json::from_str(body).expect("JSON");
-        let read = status["cache"]["source_messages"]
-            .as_u64()
-            .expect("a count");
-        // As Ctrl-C does.
-        let pid = running.0.id().to_string();
-        let sent = std::process::Command::new("kill")
-            .args(["-INT", &pid])
-            .status();
-        assert!(sent.expect("kill").success());
-        assert_eq!(running.0.wait().expect("ends").code(), Some(130));
-        read
-    };
-    let first = messages_read();
-    let blocks = walk(&folder.path("kept"));
-    assert!(
-        blocks.iter().any(|name| name.contains(".block")),
-        "{blocks:?}"
-    );
-    let second = messages_read();
-    assert!(
-        first > 0 && second < first,
-        "{first} and then {second} messages of the source"
-    );
+    std::fs::create_dir(folder.path("runs")).expect("made");
+    std::fs::copy(folder.path("run.mcap"), folder.path("runs/run.mcap")).expect("copied");
+    for (place, kept, at) in [("run.mcap", "one", ""), ("runs", "list", "/r/run.mcap")] {
+        let line =
+            format!("serve {place} --listen 0 --no-open --cache-dir {kept} --cache-dir-size 50");
+        let messages_read = || {
+            let (mut running, address) = start(&folder, &line);
+            let answer = get(&address, &format!("{at}/api/messages?topic=/imu&last=50"));
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+            let status = get(&address, &format!("{at}/api/status"));
+            let (_, body) = status.split_once("\r\n\r\n").expect("a body");
+            let status: Value = serde_json::from_str(body).expect("JSON");
+            let read = status["cache"]["source_messages"]
+                .as_u64()
+                .expect("a count");
+            // As Ctrl-C does.
+            let pid = running.0.id().to_string();
+            let sent = std::process::Command::new("kill")
+                .args(["-INT", &pid])
+                .status();
+            assert!(sent.expect("kill").success());
+            assert_eq!(running.0.wait().expect("ends").code(), Some(130));
+            read
+        };
+        let first = messages_read();
+        let blocks = walk(&folder.path(kept));
+        assert!(
+            blocks.iter().any(|name| name.contains(".block")),
+            "{blocks:?}"
+        );
+        let second = messages_read();
+        assert!(
+            first > 0 && second < first,
+            "{place}: {first} and then {second} messages of the source"
+        );
+    }
 }
 
 #[cfg(unix)]

@@ -76,7 +76,9 @@ pub use frames::RobotDescription;
 pub use opened::OpenedRecording;
 pub use options::{DEFAULT_PORT, ServeError, ServeLimits, ServeOptions};
 pub use queries::{QueryAnswer, QueryColumn, QueryEngine, QueryKind, QueryLimits};
-pub use recordings::{ListedRecording, RecordingList, RecordingsAsked, newest_first};
+pub use recordings::{
+    ListProgress, ListedRecording, RecordingList, RecordingsAsked, RecordingsFound, newest_first,
+};
 pub use refusal::Refusal;
 pub use server::{Server, make_token};
 pub use snapshots::SnapshotTaker;

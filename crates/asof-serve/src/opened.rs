@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use asof_blocks::DiskOptions;
 use asof_core::Source;
 use axum::Router;
 use serde_json::{Value, json};
@@ -34,6 +35,8 @@ pub struct OpenedRecording {
     pub robots: Vec<RobotDescription>,
     /// The file for its annotations, see [`ServeOptions::annotations`].
     pub annotations: Option<PathBuf>,
+    /// Where its blocks are cached on disk, see [`ServeOptions::disk`].
+    pub disk: Option<DiskOptions>,
     /// Dropped when the recording is closed, such as a temporary folder.
     pub keep: Option<Box<dyn Any + Send + Sync>>,
 }
@@ -181,11 +184,13 @@ impl OpenRecordings {
             name,
             robots,
             annotations,
+            disk,
             keep,
         } = opened;
         let options = ServeOptions {
             robots,
             annotations,
+            disk,
             ..self.options.clone()
         };
         let changes = Changes::of_opened(&options, &server.changes);
@@ -217,7 +222,9 @@ impl OpenRecordings {
         }
         self.divide(server, &mut open);
         drop(open);
-        drop(closed);
+        for entry in closed {
+            entry.app.cache.keep_on_disk();
+        }
         router
     }
 
@@ -259,11 +266,22 @@ impl OpenRecordings {
         })
     }
 
+    /// Writes the cached blocks of each to its folder, if it has one.
+    pub fn keep_on_disk(&self) {
+        let apps = |open: &Open| -> Vec<Arc<App>> {
+            let apps = open.all.iter().map(|entry| Arc::clone(&entry.app));
+            apps.collect()
+        };
+        let apps = apps(&self.lock());
+        apps.iter().for_each(|app| app.cache.keep_on_disk());
+    }
+
     /// Closes all of them.
     pub fn close_all(&self) {
-        let mut open = self.lock();
-        for entry in open.all.drain(..) {
+        let all = std::mem::take(&mut self.lock().all);
+        for entry in all {
             entry.app.over.send_replace(true);
+            entry.app.cache.keep_on_disk();
         }
     }
 }

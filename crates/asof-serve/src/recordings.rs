@@ -7,7 +7,7 @@ use std::sync::Arc;
 use asof_core::{Stamp, TimeRange};
 use axum::extract::{Extension, Query, State};
 use axum::response::Response;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -31,7 +31,7 @@ pub trait RecordingList: Send + Sync {
     ///
     /// # Errors
     /// Why the search failed, as a sentence for the user.
-    fn find(&self, asked: &RecordingsAsked) -> Result<Vec<ListedRecording>, Refusal>;
+    fn find(&self, asked: &RecordingsAsked) -> Result<RecordingsFound, Refusal>;
 
     /// Opens a recording. The server shows it under `/r/`, and closes the least recently used one where there is no
     /// memory for another.
@@ -45,6 +45,34 @@ impl fmt::Debug for dyn RecordingList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("RecordingList")
     }
+}
+
+/// The recordings that match.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RecordingsFound {
+    /// The matches among those that are known.
+    pub recordings: Vec<ListedRecording>,
+    /// While recordings are still being looked into, how far that is: the list is not complete yet.
+    pub reading: Option<ListProgress>,
+}
+
+impl From<Vec<ListedRecording>> for RecordingsFound {
+    /// A list that is complete.
+    fn from(recordings: Vec<ListedRecording>) -> Self {
+        RecordingsFound {
+            recordings,
+            reading: None,
+        }
+    }
+}
+
+/// How far a list of recordings is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct ListProgress {
+    /// The recordings that were looked into.
+    pub done: u64,
+    /// Of this many; zero where that is not known yet.
+    pub total: u64,
 }
 
 /// A filter of recordings. All conditions must hold; an empty one is ignored.
@@ -128,8 +156,12 @@ pub(crate) async fn list(
         };
         let found = recordings.find(&asked);
         let found = found.map_err(|refusal| Failure::Wrong(refusal.to_string()))?;
-        let total = found.len();
-        let shown = found.into_iter().skip(asked.from).take(MOST_LISTED);
+        let (total, reading) = (found.recordings.len(), json!(found.reading));
+        let shown = found
+            .recordings
+            .into_iter()
+            .skip(asked.from)
+            .take(MOST_LISTED);
         let shown: Vec<ListedRecording> = shown.collect();
         let _room = reply.room(shown.iter().map(ListedRecording::bytes).sum())?;
         reply.write(br#"{"recordings":"#)?;
@@ -137,7 +169,10 @@ pub(crate) async fn list(
             reply.item(recording.to_json().to_string().as_bytes())?;
         }
         reply.end_list()?;
-        let rest = format!(r#","from":{},"total":{total}}}"#, asked.from);
+        let rest = format!(
+            r#","from":{},"total":{total},"reading":{reading}}}"#,
+            asked.from
+        );
         reply.write(rest.as_bytes())
     })
     .await

@@ -145,10 +145,13 @@ impl Server {
         self.app.cache.stats()
     }
 
-    /// Writes cached blocks to the folder of [`ServeOptions::disk`], as far as they are not there yet. Dropping the
-    /// server does this too.
+    /// Writes cached blocks to the folder of [`ServeOptions::disk`], as far as they are not there yet, and those of the recordings
+    /// that are open beside it to theirs. Dropping the server does this too.
     pub fn keep_on_disk(&self) {
         self.app.cache.keep_on_disk();
+        if let Some(opened) = &self.app.opened {
+            opened.keep_on_disk();
+        }
     }
 
     /// The state of the server, as in `/api/status`.

@@ -16,8 +16,8 @@ use asof_core::{
 };
 use asof_formats::{McapFile, McapWriter, McapWriterOptions};
 use asof_serve::{
-    Annotations, ListedRecording, OpenedRecording, Opener, RecordingList, RecordingsAsked, Refusal,
-    ServeOptions, Server,
+    Annotations, ListedRecording, OpenedRecording, Opener, RecordingList, RecordingsAsked,
+    RecordingsFound, Refusal, ServeOptions, Server,
 };
 use common::tape::Tape;
 use common::{SECOND, START, Served, json_channel, logged, options, serve};
@@ -157,7 +157,7 @@ impl RecordingList for Tagged {
         "tagged".to_owned()
     }
 
-    fn find(&self, _: &RecordingsAsked) -> Result<Vec<ListedRecording>, Refusal> {
+    fn find(&self, _: &RecordingsAsked) -> Result<RecordingsFound, Refusal> {
         let tag = ("notes".to_owned(), "x".repeat(20_000));
         let one = |number: usize| ListedRecording {
             recording: format!("{number}.mcap"),
@@ -169,7 +169,7 @@ impl RecordingList for Tagged {
             tags: [tag.clone()].into(),
             problems: 0,
         };
-        Ok((0..300).map(one).collect())
+        Ok((0..300).map(one).collect::<Vec<_>>().into())
     }
 
     fn open(&self, _: &str) -> Result<OpenedRecording, Refusal> {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use asof_serve::{
-    ListedRecording, OpenedRecording, Opener, RecordingList, RecordingsAsked, Refusal,
-    ServeOptions, Server,
+    ListProgress, OpenedRecording, Opener, RecordingList, RecordingsAsked, RecordingsFound,
+    Refusal, ServeOptions, Server,
 };
 use asof_window::Recent;
 use common::{Served, json_channel, logged, options};
@@ -29,6 +29,7 @@ fn recording(name: &str) -> OpenedRecording {
         name: name.to_owned(),
         robots: Vec::new(),
         annotations: None,
+        disk: None,
         keep: None,
     }
 }
@@ -38,8 +39,11 @@ impl RecordingList for Names {
         "fleet".to_owned()
     }
 
-    fn find(&self, _: &RecordingsAsked) -> Result<Vec<ListedRecording>, Refusal> {
-        Ok(Vec::new())
+    fn find(&self, _: &RecordingsAsked) -> Result<RecordingsFound, Refusal> {
+        Ok(RecordingsFound {
+            recordings: Vec::new(),
+            reading: Some(ListProgress { done: 3, total: 7 }),
+        })
     }
 
     fn open(&self, name: &str) -> Result<OpenedRecording, Refusal> {
@@ -249,4 +253,12 @@ fn layouts_are_kept_in_the_folder_that_was_named_and_nowhere_else() {
     );
     let (without, _) = server(&common::options());
     assert_eq!(post(&without, "/api/layouts?name=x", "{}").status, 400);
+}
+
+#[test]
+fn a_list_says_how_far_it_is_while_recordings_are_looked_into() {
+    let (served, _) = server(&options());
+    let listed = served.get("/api/recordings").json();
+    assert_eq!(listed["reading"], json!({ "done": 3, "total": 7 }));
+    assert_eq!(listed["total"], 0);
 }

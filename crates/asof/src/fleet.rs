@@ -302,8 +302,15 @@ impl Fleet {
     /// # Errors
     /// When there is none in the catalogue, or several; or when it cannot be opened.
     pub fn recording(&self, name: &str) -> Result<Recording, Error> {
-        let address = self.address_of(&self.catalogue.path_of(name)?);
-        let place = PathBuf::from(address);
+        self.recording_at(&self.catalogue.path_of(name)?)
+    }
+
+    /// The recording at a path from there, whether the catalogue has it or not.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn recording_at(&self, path: &str) -> Result<Recording, Error> {
+        let place = PathBuf::from(self.address_of(path));
         let recording = asof_formats::open_with(&place, &self.open)?;
         Ok(Recording::new(recording, &[place]).with_progress(self.progress.clone()))
     }

@@ -70,7 +70,7 @@ fn parse_pattern(text: &str) -> Result<PatternChange, String> {
     Ok(PatternChange(Some(pattern)))
 }
 
-pub(super) const BAR: &str = "{bar:30} {pos}/{len} recordings  {eta} left";
+const BAR: &str = "{bar:30} {pos}/{len} recordings  {eta} left";
 
 impl Index {
     pub fn run(&self, screen: &Screen) -> anyhow::Result<Outcome> {
