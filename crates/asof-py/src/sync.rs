@@ -152,16 +152,37 @@ impl Synchronizer<Value> for Any {
         value: Value,
         emit: &mut dyn FnMut(SyncEvent<Value>),
     ) {
+        self.add_with_gone(topic, stamp, value, emit, &mut Vec::new());
+    }
+
+    fn add_with_gone(
+        &mut self,
+        topic: usize,
+        stamp: Stamp,
+        value: Value,
+        emit: &mut dyn FnMut(SyncEvent<Value>),
+        gone: &mut Vec<Value>,
+    ) {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         if newest.is_none_or(|(newest, _)| newest < stamp) {
             *newest = Some((stamp, Instant::now()));
         }
         drop(newest);
-        self.inner.add(topic, stamp, value, emit);
+        self.inner
+            .add_with_gone(topic, stamp, value, emit, gone);
     }
 
     fn advance(&mut self, now: Stamp, emit: &mut dyn FnMut(SyncEvent<Value>)) {
         self.inner.advance(now, emit);
+    }
+
+    fn advance_with_gone(
+        &mut self,
+        now: Stamp,
+        emit: &mut dyn FnMut(SyncEvent<Value>),
+        gone: &mut Vec<Value>,
+    ) {
+        self.inner.advance_with_gone(now, emit, gone);
     }
 
     fn take_waiting(&mut self, gone: &mut Vec<Value>) {

@@ -28,6 +28,10 @@ const NONE: Bounds = Bounds {
     jump: u64::MAX,
 };
 
+/// What a window that is bounded by age alone keeps while stamps stand still.
+const AGE_COUNT: usize = 1 << 20;
+const AGE_BYTES: u64 = 1 << 30;
+
 impl Bounds {
     /// At most this many messages. Zero keeps nothing.
     pub const fn count(count: usize) -> Self {
@@ -35,6 +39,10 @@ impl Bounds {
     }
 
     /// No message older than the newest by more than this.
+    ///
+    /// Stamps may stand still, and age alone would then bound nothing: without a bound on count or bytes, at most 1,048,576
+    /// messages and 1 GiB are kept too. What that drops is logged once and counted
+    /// ([`WindowStats::crowded_out`](crate::WindowStats::crowded_out)).
     pub fn age(age: Duration) -> Self {
         NONE.and_age(age)
     }
@@ -67,14 +75,30 @@ impl Bounds {
 
     /// The same, but start over when a message is older than the newest by more than this.
     ///
-    /// For clocks that go back: a restarted simulation, a recording played in a loop. Without it,
-    /// messages after the jump are refused as too late until time has caught up.
+    /// For clocks that go back: a restarted simulation, a recording played in a loop. Without it, messages after the jump
+    /// are refused as too late until there are as many in a row as the window holds, and at least ten: see
+    /// [`StampOptions`](crate::StampOptions).
     #[must_use]
     pub fn and_restart_after(self, jump: Duration) -> Self {
         Bounds {
             jump: nanos(jump),
             ..self
         }
+    }
+
+    /// The same, with the bounds on count and bytes of one on age alone.
+    #[must_use]
+    pub(crate) fn closed(self) -> Self {
+        if self.is_age_alone() {
+            self.and_count(AGE_COUNT).and_bytes(AGE_BYTES)
+        } else {
+            self
+        }
+    }
+
+    /// Whether nothing but age bounds it, as long as stamps go on.
+    pub(crate) fn is_age_alone(&self) -> bool {
+        self.age != u64::MAX && self.count == usize::MAX && self.bytes == u64::MAX
     }
 
     /// How far back the clock may go before the window starts over, if set.

@@ -17,8 +17,9 @@ pub struct StampOptions {
     /// message is dropped and counted; a [`Recent`](crate::Recent) keeps it and moves its log time. By default the
     /// bound on age, but at least a second; without one, an hour.
     ///
-    /// Three in a row are a clock that was set forward. If the stream nevertheless continues where it was before them, the
-    /// window starts over after ten messages.
+    /// Three in a row are a clock that was set forward, or a stream that begins. If the stream nevertheless continues where
+    /// it was before them, the window starts over after ten messages. It does so too where the clock was set back by more
+    /// than this: after as many messages in a row as it holds, and at least ten. Those before are refused, or kept as late.
     pub max_ahead: Option<Duration>,
 }
 
@@ -41,9 +42,8 @@ const CONTINUES_WITHIN: u64 = 8;
 /// After this many stamps in a row that are far ahead, the clock was set forward.
 const MAX_DOUBTED: usize = 3;
 
-/// After this many stamps in a row that are too late, and continue where the stream was before its clock was set forward,
-/// the clock was not set forward.
-const MAX_REFUSED: usize = 10;
+/// At least this many stamps in a row that are far behind are a clock that was set back.
+const MIN_BEHIND: usize = 10;
 
 /// The newest stamps, while they are far ahead of all others and nothing has confirmed them.
 #[derive(Debug, Clone, Copy)]
@@ -56,13 +56,15 @@ struct Leap {
     trusted: Option<i64>,
 }
 
-/// Where the stream was before a leap that was believed.
+/// Stamps in a row that are far behind the newest, each near the one before it.
 #[derive(Debug, Clone, Copy)]
-struct Departure {
-    trusted: i64,
-    /// How many stamps in a row continued there, and how many messages had been inserted before them.
-    in_a_row: usize,
-    inserted: u64,
+struct Row {
+    first: i64,
+    last: i64,
+    messages: usize,
+    /// How many messages were held before it, and how many had come in order.
+    held: usize,
+    in_order: u64,
 }
 
 /// A window's state of the stamps of its stream.
@@ -73,7 +75,9 @@ pub(crate) struct Health {
     pub(crate) calm: u64,
     limit: u64,
     leap: Option<Leap>,
-    departure: Option<Departure>,
+    /// Where the stream was before a leap that was believed.
+    departure: Option<i64>,
+    behind: Option<Row>,
 }
 
 impl Health {
@@ -85,13 +89,14 @@ impl Health {
             limit,
             leap: None,
             departure: None,
+            behind: None,
         }
     }
 
     /// Records the very first stamp: nothing confirms it yet.
     #[cold]
     pub(crate) fn begin(&mut self, stamp: i64) {
-        self.departure = None;
+        (self.departure, self.behind) = (None, None);
         self.set(Some(Leap {
             at: stamp,
             messages: 1,
@@ -108,11 +113,7 @@ impl Health {
             leap.at = stamp;
             leap.messages += 1;
             if leap.messages >= MAX_DOUBTED {
-                self.departure = leap.trusted.map(|trusted| Departure {
-                    trusted,
-                    in_a_row: 0,
-                    inserted: 0,
-                });
+                self.departure = leap.trusted;
                 self.set(None);
             }
             return;
@@ -136,21 +137,52 @@ impl Health {
         }));
     }
 
-    /// Whether a stamp that is too late shows that the stream continues where it was before a leap that was believed.
+    /// Whether a stamp is so far behind the newest as none that is only late; one that is not ends a row of such.
+    #[inline]
+    pub(crate) fn is_far_behind(&mut self, stamp: i64, newest: i64) -> bool {
+        let is_far = newest.abs_diff(stamp) > self.limit;
+        if !is_far {
+            self.behind = None;
+        }
+        is_far
+    }
+
+    /// Whether a stamp that is far behind shows that the clock was set back: it is the last of a row that is longer than
+    /// what the window holds, or that continues where the stream was before a leap.
     #[cold]
-    pub(crate) fn is_back(&mut self, stamp: i64, newest: i64, inserted: u64) -> bool {
-        let Some(departure) = &mut self.departure else {
+    pub(crate) fn is_set_back(
+        &mut self,
+        stamp: i64,
+        newest: i64,
+        held: usize,
+        in_order: u64,
+    ) -> bool {
+        // Zero is not a real time.
+        if stamp == 0 {
             return false;
+        }
+        let begun = Row {
+            first: stamp,
+            last: stamp,
+            messages: 0,
+            held,
+            in_order,
         };
-        if departure.inserted != inserted {
-            (departure.inserted, departure.in_a_row) = (inserted, 0);
-        }
-        departure.in_a_row += usize::from(goes_on(stamp, departure.trusted, newest));
-        let is_back = departure.in_a_row >= MAX_REFUSED;
-        if is_back {
-            self.departure = None;
-        }
-        is_back
+        let goes_with =
+            |row: &Row| row.in_order == in_order && row.last.abs_diff(stamp) <= self.limit;
+        let row = self.behind.filter(goes_with).unwrap_or(begun);
+        let row = Row {
+            last: stamp,
+            messages: row.messages + 1,
+            ..row
+        };
+        self.behind = Some(row);
+        let returns = |trusted| goes_on(stamp, trusted, newest);
+        let needed = match self.departure {
+            Some(trusted) if returns(trusted) => MIN_BEHIND,
+            _ => row.held.max(MIN_BEHIND),
+        };
+        row.messages >= needed && stamp > row.first
     }
 
     /// The newest stamp that is not on probation: what is older than the age before it is evicted.

@@ -50,6 +50,8 @@ pub(crate) struct Shared<T> {
 pub(crate) struct State<T> {
     pub(crate) runs: Runs<T>,
     bounds: Bounds,
+    /// Whether only its age was given.
+    is_age_alone: bool,
     bytes: u64,
     counters: WindowStats,
     health: Health,
@@ -88,6 +90,8 @@ pub struct WindowStats {
     pub late: u64,
     /// Messages dropped to stay within the bounds.
     pub evicted: u64,
+    /// Of those, the ones that were not too old: they exceeded the bound on count or bytes.
+    pub crowded_out: u64,
     /// Messages that were refused: too late or too large.
     pub refused: u64,
     /// How often the clock went back and the window started over.
@@ -126,7 +130,8 @@ impl<T> Window<T> {
             runs: Runs::new(),
             health: Health::new(StampOptions::default(), &bounds),
             duplicates: Duplicates::default(),
-            bounds,
+            is_age_alone: bounds.is_age_alone(),
+            bounds: bounds.closed(),
             bytes: 0,
             counters: WindowStats::default(),
             waiters: Waiters::default(),
@@ -252,10 +257,12 @@ impl<T> Window<T> {
     pub fn set_bounds(&self, bounds: Bounds) {
         let mut dropped = Dropped::default();
         let mut state = self.lock();
-        state.bounds = bounds;
+        state.is_age_alone = bounds.is_age_alone();
+        state.bounds = bounds.closed();
         state.health = Health::new(state.health.options, &bounds);
         state.evict(&mut dropped);
         drop(state);
+        dropped.tell();
     }
 
     /// Changes how stamps are judged.
@@ -366,22 +373,29 @@ impl<T> State<T> {
         if stamp >= newest {
             return None;
         }
-        if newest.abs_diff(stamp) > self.bounds.jump {
+        let behind = newest.abs_diff(stamp);
+        if behind > self.bounds.jump || self.is_set_back(stamp, newest) {
             self.start_over(stamp, dropped);
             return None;
         }
         let is_oldest = self.runs.oldest().is_some_and(|oldest| stamp < oldest);
         let is_full = self.runs.len() >= self.bounds.count
             || self.bytes.saturating_add(bytes) > self.bounds.bytes;
-        if (is_oldest && is_full) || newest.abs_diff(stamp) > self.bounds.age {
-            if self.health.is_back(stamp, newest, self.counters.inserted) {
-                self.start_over(stamp, dropped);
-                return None;
-            }
+        if (is_oldest && is_full) || behind > self.bounds.age {
             self.counters.refused += 1;
             return Some(Insertion::TooLate);
         }
         None
+    }
+
+    /// Whether so many messages in a row are far behind the newest that the clock was set back.
+    #[inline(always)]
+    fn is_set_back(&mut self, stamp: i64, newest: i64) -> bool {
+        let in_order = self.counters.inserted - self.counters.late;
+        self.health.is_far_behind(stamp, newest)
+            && self
+                .health
+                .is_set_back(stamp, newest, self.runs.len(), in_order)
     }
 
     /// The clock went back: what is held belongs to another time.
@@ -430,6 +444,7 @@ impl<T> State<T> {
         if is_late && self.runs.oldest().is_none_or(|oldest| stamp < oldest) {
             self.counters.inserted -= 1;
             self.counters.evicted -= 1;
+            self.counters.crowded_out -= 1;
             self.counters.refused += 1;
             return false;
         }
@@ -464,16 +479,21 @@ impl<T> State<T> {
             .health
             .trusted(newest)
             .saturating_sub_unsigned(self.bounds.age);
-        while self.runs.oldest().is_some_and(|oldest| {
-            self.runs.len() > self.bounds.count
-                || self.bytes > self.bounds.bytes
-                || oldest < horizon
-        }) {
+        while let Some(oldest) = self.runs.oldest() {
+            let is_old = oldest < horizon;
+            let is_much = self.runs.len() > self.bounds.count || self.bytes > self.bounds.bytes;
+            if !is_old && !is_much {
+                return;
+            }
             let Some(held) = self.runs.pop_first() else {
                 return;
             };
             self.bytes -= held.bytes;
             self.counters.evicted += 1;
+            self.counters.crowded_out += u64::from(!is_old);
+            if self.is_age_alone && !is_old && self.counters.crowded_out == 1 {
+                dropped.more().is_crowded = true;
+            }
             dropped.add(held.value);
         }
     }
@@ -490,6 +510,8 @@ struct More<T> {
     all: Option<Runs<T>>,
     /// The stamp of the first message dropped because it was too far ahead.
     ahead: Option<i64>,
+    /// Whether a window that is bounded by age alone has become too large for the first time.
+    is_crowded: bool,
 }
 
 impl<T> Default for Dropped<T> {
@@ -518,6 +540,7 @@ impl<T> Dropped<T> {
                 values: Vec::new(),
                 all: None,
                 ahead: None,
+                is_crowded: false,
             })
         })
     }
@@ -539,6 +562,12 @@ impl<T> More<T> {
             tracing::warn!(
                 "a message with stamp {} was far ahead of all others and was dropped; further ones are only counted",
                 Stamp::from_nanos(ahead)
+            );
+        }
+        if self.is_crowded {
+            tracing::warn!(
+                "a window that is bounded by age alone is full before its age, as when stamps stand still: its oldest messages \
+                 are dropped, and only counted from now on; bound its count or bytes to choose how much it keeps"
             );
         }
     }

@@ -95,6 +95,67 @@ fn stamps_that_never_change_are_all_kept() {
 }
 
 #[test]
+fn a_window_bounded_by_age_alone_is_bounded_while_stamps_stand_still() {
+    let window = Window::weighed(Bounds::age(Duration::from_secs(1)), |_| 1 << 20);
+    for n in 0..1_100 {
+        window.insert(NOW.into(), n);
+    }
+    let counters = window.stats();
+    assert_eq!((window.len(), counters.refused), (1_024, 0));
+    assert_eq!((counters.evicted, counters.crowded_out), (76, 76));
+    let window = Window::new(Bounds::age(Duration::from_secs(1)));
+    for n in 0..(1 << 20) + 5 {
+        window.insert(NOW.into(), n);
+    }
+    assert_eq!((window.len(), window.stats().crowded_out), (1 << 20, 5));
+    assert_eq!(window.newest().as_deref(), Some(&((1 << 20) + 4)));
+    // Those that are only too old are not crowded out.
+    window.insert((NOW + 2 * SECOND).into(), 0);
+    window.insert((NOW + 2 * SECOND).into(), 0);
+    window.insert((NOW + 2 * SECOND).into(), 0);
+    assert_eq!((window.len(), window.stats().crowded_out), (3, 5 + 2));
+}
+
+#[test]
+fn a_clock_that_is_wrong_at_first_or_set_back_later_is_followed() {
+    let all = bounds().into_iter().chain([Bounds::count(100)]);
+    for (bounds, wrong) in all.flat_map(|bounds| [3, 4, 9, 30, 500].map(|wrong| (bounds, wrong))) {
+        let window = Window::new(bounds);
+        let mut most = 0;
+        for n in 0..2_000 {
+            most = most.max(if n == wrong { window.len() as u64 } else { 0 });
+            // Two hours ahead until it is set.
+            let ahead = if n < wrong { 7_200 * SECOND } else { 0 };
+            window.insert((NOW + ahead + n * 10 * MILLI).into(), n);
+        }
+        let counters = window.stats();
+        let shown = format!("{wrong} wrong in {bounds:?}: {counters:?}");
+        assert_eq!((counters.restarts, counters.future), (1, 0), "{shown}");
+        assert!(counters.refused < most.max(10), "{shown}");
+        assert_eq!(window.newest().as_deref(), Some(&1_999), "{shown}");
+        assert!(window.len() > 15, "{shown}");
+    }
+}
+
+#[test]
+fn a_publisher_whose_clock_is_behind_does_not_set_back_another() {
+    let window = Window::new(Bounds::age(Duration::from_secs(1)));
+    for n in 0..1_000 {
+        window.insert((NOW + n * 10 * MILLI).into(), n);
+        // It is in no majority, once there is a stream.
+        for behind in 0..if n > 100 { 20 } else { 0 } {
+            let stamp = NOW + n * 10 * MILLI + behind * MILLI - 100 * SECOND;
+            assert_eq!(window.insert(stamp.into(), -1), Insertion::TooLate);
+        }
+    }
+    // One that stands still is not a clock.
+    for _ in 0..1_000 {
+        assert_eq!(window.insert(NOW.into(), -1), Insertion::TooLate);
+    }
+    assert_eq!((window.len(), window.stats().restarts), (101, 0));
+}
+
+#[test]
 fn a_topic_that_pauses_is_believed() {
     let window = Window::new(Bounds::age(Duration::from_secs(1)));
     // A message a minute: each is far ahead of all others when it comes.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use asof_window::sync::{
     ApproximateEpsilonTime, ApproximateTime, ExactTime, LatestTime, Rule, SharedSynchronizer,
-    Sorted, Synchronizer,
+    Shifted, Sorted, Synchronizer,
 };
 use asof_window::{Bounds, Window};
 use proptest::prelude::*;
@@ -96,27 +96,33 @@ impl Drop for Calling {
 
 #[test]
 fn messages_that_are_cleared_or_replaced_may_ask_their_synchronizer() {
-    fn ask<S: Synchronizer<Arc<Calling>> + Send + 'static>(policy: S) {
-        let sync = SharedSynchronizer::sets(policy, |_| {});
-        let (home, asked) = (Arc::new(OnceLock::new()), Arc::new(AtomicUsize::new(0)));
-        let (own, count) = (sync.clone(), Arc::clone(&asked));
-        let call: Box<dyn Fn() + Send + Sync> = Box::new(move || {
-            own.stats();
-            count.fetch_add(1, Ordering::Relaxed);
-        });
-        assert!(home.set(call).is_ok());
-        for t in 0..10 {
-            sync.add(0, t.into(), Arc::new(Calling(Arc::clone(&home))));
+    fn ask<S: Synchronizer<Arc<Calling>> + Send + 'static>(make: impl Fn() -> S) {
+        let none = |policy| SharedSynchronizer::sets(policy, |_| {});
+        for sync in [none(make()), SharedSynchronizer::new(make(), drop)] {
+            let (home, asked) = (Arc::new(OnceLock::new()), Arc::new(AtomicUsize::new(0)));
+            let (own, count) = (sync.clone(), Arc::clone(&asked));
+            let call: Box<dyn Fn() + Send + Sync> = Box::new(move || {
+                own.stats();
+                count.fetch_add(1, Ordering::Relaxed);
+            });
+            assert!(home.set(call).is_ok());
+            for t in 0..10 {
+                sync.add(0, t.into(), Arc::new(Calling(Arc::clone(&home))));
+            }
+            // Several may be replaced at once.
+            sync.advance(1_000.into());
+            sync.clear();
+            assert_eq!(asked.load(Ordering::Relaxed), 10);
         }
-        sync.clear();
-        assert_eq!(asked.load(Ordering::Relaxed), 10);
     }
     let nanos = Duration::from_nanos;
-    ask(ApproximateTime::new(2, 100));
-    ask(ApproximateEpsilonTime::new(2, 100, nanos(1)));
-    ask(ExactTime::new(2, 100));
-    ask(LatestTime::new(2));
-    ask(Sorted::new(ExactTime::new(2, 100), 100, nanos(5)));
+    ask(|| ApproximateTime::new(2, 100));
+    ask(|| ApproximateEpsilonTime::new(2, 100, nanos(1)));
+    ask(|| ExactTime::new(2, 100));
+    ask(|| LatestTime::new(2));
+    ask(|| Shifted::new(LatestTime::new(2)).with_offset(0, 5));
+    ask(|| Sorted::new(ExactTime::new(2, 100), 100, nanos(5)));
+    ask(|| Shifted::new(Sorted::new(LatestTime::new(2), 100, nanos(5))));
 }
 
 #[test]

@@ -124,7 +124,7 @@ fn bytes_are_bounded_and_what_they_pushed_out_is_counted() {
     let stats = recent.stats();
     assert!(stats.bytes <= 10_000, "{stats:?}");
     assert!(stats.messages >= 6, "{stats:?}");
-    assert_eq!(stats.crowded_out, 100 - stats.messages);
+    assert_eq!(stats.counters.crowded_out, 100 - stats.messages);
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn the_count_is_bounded_too() {
         recent.push(message(&a, at, ""));
     }
     assert_eq!(recent.stats().messages, 10);
-    assert_eq!(recent.stats().crowded_out, 90);
+    assert_eq!(recent.stats().counters.crowded_out, 90);
 }
 
 #[test]

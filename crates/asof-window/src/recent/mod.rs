@@ -81,8 +81,6 @@ pub struct RecentStats {
     pub messages: u64,
     /// Bytes held, with everything that they keep alive.
     pub bytes: u64,
-    /// Of the dropped messages, those that were not too old: they exceeded the bytes or the count.
-    pub crowded_out: u64,
     /// Last messages of topics that were no longer carried along: all of them together may take a quarter of the bytes, and
     /// the largest is dropped first.
     pub carried_dropped: u64,
@@ -106,7 +104,8 @@ impl Recent {
         let bounds = match bounds.restart_after() {
             Some(_) => bounds,
             None => bounds.and_restart_after(RESTART_AFTER),
-        };
+        }
+        .closed();
         Recent {
             bounds,
             shared: Arc::new(Shared {

@@ -263,7 +263,7 @@ impl Store {
                 return;
             }
             if !is_old {
-                self.stats.crowded_out += 1;
+                self.stats.counters.crowded_out += 1;
             }
             self.let_go(gone);
             self.fit_carried(most_bytes / CARRIED_PART, gone);
@@ -427,7 +427,7 @@ impl Store {
             budget: bounds.max_bytes(),
             bytes: self.stats.bytes,
             evicted: self.stats.counters.evicted,
-            crowded_out: self.stats.crowded_out,
+            crowded_out: self.stats.counters.crowded_out,
             refused: self.stats.counters.refused,
             evicted_by_topic: self.evicted_by_topic(),
             is_connected: self.is_connected,

@@ -162,40 +162,35 @@ impl<V: Clone> Synchronizer<V> for LatestTime<V> {
         }
     }
 
-    /// What is replaced is for the caller to drop, too.
-    fn add_for_sets(
-        &mut self,
-        topic: usize,
-        stamp: Stamp,
-        value: V,
-        found: &mut dyn FnMut(Vec<Stamped<V>>),
-        gone: &mut Vec<V>,
-    ) {
-        let replaced = self.held.get_mut(topic).and_then(Option::take);
-        gone.extend(replaced.map(|message| message.value));
-        self.add(topic, stamp, value, &mut |event| match event {
-            SyncEvent::Matched(set) => found(set),
-            SyncEvent::Dropped { message, .. } => gone.push(message.value),
-            SyncEvent::Partial(_) => {}
-        });
-    }
-
     fn topics(&self) -> usize {
         self.held.len()
     }
 
     fn add(&mut self, topic: usize, stamp: Stamp, value: V, emit: &mut dyn FnMut(SyncEvent<V>)) {
+        self.add_with_gone(topic, stamp, value, emit, &mut Vec::new());
+    }
+
+    fn add_with_gone(
+        &mut self,
+        topic: usize,
+        stamp: Stamp,
+        value: V,
+        emit: &mut dyn FnMut(SyncEvent<V>),
+        gone: &mut Vec<V>,
+    ) {
         let Some(held) = self.held.get_mut(topic) else {
             emit(unknown(topic, stamp, value));
             return;
         };
-        *held = Some(Stamped::new(stamp, value));
+        let replaced = held.replace(Stamped::new(stamp, value));
+        gone.extend(replaced.map(|message| message.value));
         if !self.rates[topic].note(stamp) || self.pivot(stamp) != Some(topic) {
             return;
         }
-        let set: Option<Vec<_>> = self.held.iter().cloned().collect();
-        if let Some(set) = set {
-            emit(SyncEvent::Matched(set));
+        // Looked at first: an incomplete set would be dropped here.
+        if self.held.iter().all(Option::is_some) {
+            let set = self.held.iter().flatten().cloned();
+            emit(SyncEvent::Matched(set.collect()));
         }
     }
 }

@@ -118,6 +118,29 @@ pub trait Synchronizer<V> {
     /// Advances time to `now`, by the clock of the stamps: waits end although nothing arrives. Without waits it does nothing.
     fn advance(&mut self, _now: Stamp, _emit: &mut dyn FnMut(SyncEvent<V>)) {}
 
+    /// Like [`Synchronizer::add`] for callers that hold a lock: appends messages that are replaced without an event to
+    /// `gone`, for the caller to drop.
+    fn add_with_gone(
+        &mut self,
+        topic: usize,
+        stamp: Stamp,
+        value: V,
+        emit: &mut dyn FnMut(SyncEvent<V>),
+        _gone: &mut Vec<V>,
+    ) {
+        self.add(topic, stamp, value, emit);
+    }
+
+    /// The same for [`Synchronizer::advance`].
+    fn advance_with_gone(
+        &mut self,
+        now: Stamp,
+        emit: &mut dyn FnMut(SyncEvent<V>),
+        _gone: &mut Vec<V>,
+    ) {
+        self.advance(now, emit);
+    }
+
     /// Appends all waiting messages to `gone`, for the caller to drop: the clock was set back.
     fn take_waiting(&mut self, gone: &mut Vec<V>);
 
@@ -136,13 +159,16 @@ pub trait Synchronizer<V> {
         found: &mut dyn FnMut(Vec<Stamped<V>>),
         gone: &mut Vec<V>,
     ) {
-        self.add(topic, stamp, value, &mut |event| match event {
+        let mut unmatched = Vec::new();
+        let mut emit = |event| match event {
             SyncEvent::Matched(set) => found(set),
             SyncEvent::Partial(set) => {
-                gone.extend(set.into_iter().flatten().map(|message| message.value));
+                unmatched.extend(set.into_iter().flatten().map(|message| message.value));
             }
-            SyncEvent::Dropped { message, .. } => gone.push(message.value),
-        });
+            SyncEvent::Dropped { message, .. } => unmatched.push(message.value),
+        };
+        self.add_with_gone(topic, stamp, value, &mut emit, gone);
+        gone.append(&mut unmatched);
     }
 }
 

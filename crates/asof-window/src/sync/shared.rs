@@ -56,7 +56,7 @@ struct Inner<V, S> {
 struct State<V, S> {
     synchronizer: S,
     outbox: Outbox<V>,
-    /// Messages in no set, without a listener. Each thread that adds takes one out and drops it after the lock, so
+    /// Messages in no set, without a listener, and messages that were replaced. Each thread that adds takes one out and drops it after the lock, so
     /// other threads do not wait for its destructor. One in, one out: together with the waiting messages they are
     /// never more than the queues hold, and memory is freed as evenly as it was allocated.
     gone: Vec<V>,
@@ -181,7 +181,8 @@ impl<V, S: Synchronizer<V>> SharedSynchronizer<V, S> {
             let (outbox, gone) = (&mut state.outbox, &mut state.gone);
             if state.wants_drops {
                 let mut emit = |event| outbox.push(event);
-                state.synchronizer.add(topic, stamp, value, &mut emit);
+                let synchronizer = &mut state.synchronizer;
+                synchronizer.add_with_gone(topic, stamp, value, &mut emit, gone);
             } else {
                 let before = gone.len();
                 let mut found = |set| outbox.push(SyncEvent::Matched(set));
@@ -195,16 +196,18 @@ impl<V, S: Synchronizer<V>> SharedSynchronizer<V, S> {
     /// Advances time to `now`, see [`Synchronizer::advance`].
     pub fn advance(&self, now: Stamp) {
         // Dropped after the lock.
-        let mut gone = Vec::new();
+        let (mut gone, mut unmatched) = (Vec::new(), Vec::new());
         self.change(|state| {
             let (outbox, wants_drops) = (&mut state.outbox, state.wants_drops);
-            state.synchronizer.advance(now, &mut |event| match event {
+            let mut emit = |event| match event {
                 SyncEvent::Dropped { message, .. } if !wants_drops => {
                     outbox.stats.unmatched += 1;
-                    gone.push(message.value);
+                    unmatched.push(message.value);
                 }
                 event => outbox.push(event),
-            });
+            };
+            let synchronizer = &mut state.synchronizer;
+            synchronizer.advance_with_gone(now, &mut emit, &mut gone);
         });
     }
 

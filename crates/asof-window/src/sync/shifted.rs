@@ -98,17 +98,36 @@ impl<V, S: Synchronizer<V>> Synchronizer<V> for Shifted<S> {
     }
 
     fn advance(&mut self, now: Stamp, emit: &mut dyn FnMut(SyncEvent<V>)) {
+        self.advance_with_gone(now, emit, &mut Vec::new());
+    }
+
+    fn advance_with_gone(
+        &mut self,
+        now: Stamp,
+        emit: &mut dyn FnMut(SyncEvent<V>),
+        gone: &mut Vec<V>,
+    ) {
         let offsets = &self.offsets;
-        let inner = &mut self.inner;
-        inner.advance(now, &mut |event| emit(unshifted(offsets, event)));
+        let mut own = |event| emit(unshifted(offsets, event));
+        self.inner.advance_with_gone(now, &mut own, gone);
     }
 
     fn add(&mut self, topic: usize, stamp: Stamp, value: V, emit: &mut dyn FnMut(SyncEvent<V>)) {
+        self.add_with_gone(topic, stamp, value, emit, &mut Vec::new());
+    }
+
+    fn add_with_gone(
+        &mut self,
+        topic: usize,
+        stamp: Stamp,
+        value: V,
+        emit: &mut dyn FnMut(SyncEvent<V>),
+        gone: &mut Vec<V>,
+    ) {
         let offsets = &self.offsets;
         let shifted = stamp.plus_nanos(offset(offsets, topic));
-        let inner = &mut self.inner;
-        inner.add(topic, shifted, value, &mut |event| {
-            emit(unshifted(offsets, event));
-        });
+        let mut own = |event| emit(unshifted(offsets, event));
+        self.inner
+            .add_with_gone(topic, shifted, value, &mut own, gone);
     }
 }

@@ -56,11 +56,7 @@ impl<V, S: Synchronizer<V>> Sorted<V, S> {
 
     /// Advances time to `now`, by the clock of the stamps: messages pass although nothing arrives.
     pub fn advance(&mut self, now: Stamp, emit: &mut dyn FnMut(SyncEvent<V>)) {
-        self.now.note(now.nanos());
-        self.release(emit);
-        // What it is given is older than this.
-        let passed = now.plus_nanos(self.lateness.saturating_neg());
-        self.inner.advance(passed, emit);
+        self.advance_with_gone(now, emit, &mut Vec::new());
     }
 
     /// The synchronizer inside.
@@ -68,7 +64,7 @@ impl<V, S: Synchronizer<V>> Sorted<V, S> {
         &mut self.inner
     }
 
-    fn release(&mut self, emit: &mut dyn FnMut(SyncEvent<V>)) {
+    fn release(&mut self, emit: &mut dyn FnMut(SyncEvent<V>), gone: &mut Vec<V>) {
         let now = self.now.newest().unwrap_or(i64::MIN);
         while let Some(first) = self.waiting.first_entry() {
             let (stamp, _) = *first.key();
@@ -78,7 +74,8 @@ impl<V, S: Synchronizer<V>> Sorted<V, S> {
             }
             if let Some(((stamp, _), (topic, value))) = self.waiting.pop_first() {
                 self.released = Some(stamp);
-                self.inner.add(topic, stamp.into(), value, emit);
+                self.inner
+                    .add_with_gone(topic, stamp.into(), value, emit, gone);
             }
         }
     }
@@ -93,6 +90,19 @@ impl<V, S: Synchronizer<V>> Synchronizer<V> for Sorted<V, S> {
         Sorted::advance(self, now, emit);
     }
 
+    fn advance_with_gone(
+        &mut self,
+        now: Stamp,
+        emit: &mut dyn FnMut(SyncEvent<V>),
+        gone: &mut Vec<V>,
+    ) {
+        self.now.note(now.nanos());
+        self.release(emit, gone);
+        // What it is given is older than this.
+        let passed = now.plus_nanos(self.lateness.saturating_neg());
+        self.inner.advance_with_gone(passed, emit, gone);
+    }
+
     fn take_waiting(&mut self, gone: &mut Vec<V>) {
         self.inner.take_waiting(gone);
         let waiting = std::mem::take(&mut self.waiting);
@@ -102,6 +112,17 @@ impl<V, S: Synchronizer<V>> Synchronizer<V> for Sorted<V, S> {
     }
 
     fn add(&mut self, topic: usize, stamp: Stamp, value: V, emit: &mut dyn FnMut(SyncEvent<V>)) {
+        self.add_with_gone(topic, stamp, value, emit, &mut Vec::new());
+    }
+
+    fn add_with_gone(
+        &mut self,
+        topic: usize,
+        stamp: Stamp,
+        value: V,
+        emit: &mut dyn FnMut(SyncEvent<V>),
+        gone: &mut Vec<V>,
+    ) {
         let nanos = stamp.nanos();
         if self.released.is_some_and(|released| nanos < released) {
             emit(SyncEvent::Dropped {
@@ -114,6 +135,6 @@ impl<V, S: Synchronizer<V>> Synchronizer<V> for Sorted<V, S> {
         self.now.note(nanos);
         self.waiting.insert((nanos, self.arrivals), (topic, value));
         self.arrivals += 1;
-        self.release(emit);
+        self.release(emit, gone);
     }
 }
