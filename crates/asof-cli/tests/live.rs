@@ -144,8 +144,11 @@ fn words(number: u64) -> Vec<u8> {
 }
 
 fn start(folder: &Folder, line: &str) -> Child {
-    asof()
-        .args(line.split_whitespace())
+    start_by(asof(), folder, line)
+}
+
+fn start_by(mut asof: Command, folder: &Folder, line: &str) -> Child {
+    asof.args(line.split_whitespace())
         .current_dir(folder.path(""))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -190,7 +193,10 @@ impl Heard {
 
 impl Run {
     fn new(folder: &Folder, line: &str) -> Self {
-        let mut child = start(folder, line);
+        Run::of(start(folder, line))
+    }
+
+    fn of(mut child: Child) -> Self {
         let (out, err) = (child.stdout.take(), child.stderr.take());
         Run {
             out: Heard::of(out.expect("an output")),
@@ -771,6 +777,48 @@ fn a_full_disk_is_called_by_its_name() {
         notes.contains("No space left on device") && notes.contains("asof recover"),
         "{notes}"
     );
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_disk_that_fails_at_the_very_end_is_told_with_the_file() {
+    let folder = Folder::empty();
+    // A disk that takes everything, and says at last that it has lost it.
+    let disk = r#"
+        #include <errno.h>
+        #include <unistd.h>
+        int fdatasync(int file) {
+            (void)file;
+            if (access("broken", F_OK) != 0) return 0;
+            errno = EIO;
+            return -1;
+        }"#;
+    std::fs::write(folder.path("disk.c"), disk).expect("written");
+    let made = Command::new("cc")
+        .args(["-shared", "-fPIC", "-o", "disk.so", "disk.c"])
+        .current_dir(folder.path(""))
+        .status();
+    if !made.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: there is no C compiler");
+        return;
+    }
+    let port = free_port();
+    let address = format!("zenoh://?listen=127.0.0.1:{port}");
+    let robot = Talking::new(&address, &[("/chatter", STRING)]);
+    let mut asof = asof();
+    asof.env("LD_PRELOAD", folder.path("disk.so"));
+    let line = format!("record zenoh://127.0.0.1:{port} -o run.mcap");
+    let run = Run::of(start_by(asof, &folder, &line));
+    until_recording(&folder, "run.mcap");
+    robot.fall_silent();
+    eventually("the last word on the disk", || {
+        last_sequence(&folder, "run.mcap") == Some(robot.said())
+    });
+    std::fs::write(folder.path("broken"), "").expect("written");
+    let (code, _, notes) = run.end("INT");
+    assert_eq!(code, Some(1), "{notes}");
+    let told = "run.mcap: its end may not be on the disk: Input/output error";
+    assert!(notes.contains(told), "{notes}");
 }
 
 #[test]

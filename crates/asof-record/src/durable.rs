@@ -1,7 +1,8 @@
 //! A file that is synced to disk soon after each write, so that it survives a power cut.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
+use std::io::{self, BufWriter, Cursor, ErrorKind, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -11,13 +12,39 @@ use parking_lot::{Condvar, Mutex};
 /// The shortest time between two syncs: the disk has to write, too.
 const MIN_SYNC_INTERVAL: Duration = Duration::from_millis(100);
 
+/// What a recording is written to, and closed at its end.
+pub trait RecordOutput: Write + Seek + Send + 'static {
+    /// Ends the output: flushes it, and waits until everything is where it is kept.
+    ///
+    /// # Errors
+    /// When what was written may be lost.
+    fn close(mut self) -> io::Result<()>
+    where
+        Self: Sized,
+    {
+        self.flush()
+    }
+}
+
+impl RecordOutput for File {}
+impl RecordOutput for Cursor<Vec<u8>> {}
+
+impl<W: RecordOutput> RecordOutput for BufWriter<W> {
+    fn close(self) -> io::Result<()> {
+        self.into_inner()
+            .map_err(io::IntoInnerError::into_error)?
+            .close()
+    }
+}
+
 /// A file that a background thread syncs to disk, again and again, while writing continues.
 ///
 /// Written data survives the end of the process, but not a power cut: the operating system may keep it in memory for
-/// half a minute. A sync error is returned by the next write.
+/// half a minute. A sync error is returned by the next write, or by [`close`](RecordOutput::close); errors name the file.
 #[derive(Debug)]
 pub struct DurableFile {
     file: File,
+    path: PathBuf,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -39,18 +66,20 @@ struct State {
 }
 
 impl DurableFile {
-    /// Wraps a file that is open for writing.
+    /// Wraps a file that is open for writing, with its path.
     ///
     /// # Errors
     /// When the file handle cannot be cloned, or the thread cannot be started.
-    pub fn new(file: File) -> io::Result<Self> {
+    pub fn new(file: File, path: impl Into<PathBuf>) -> io::Result<Self> {
+        let path = path.into();
         let shared = Arc::<Shared>::default();
-        let (other, synced) = (file.try_clone()?, Arc::clone(&shared));
+        let (other, synced, place) = (file.try_clone()?, Arc::clone(&shared), path.clone());
         let thread = thread::Builder::new()
             .name("asof disk".to_owned())
-            .spawn(move || synced.keep_syncing(|| on_disk(&other)))?;
+            .spawn(move || synced.keep_syncing(|| on_disk(&other, &place)))?;
         Ok(DurableFile {
             file,
+            path,
             shared,
             thread: Some(thread),
         })
@@ -66,10 +95,42 @@ impl DurableFile {
         self.shared.changed.notify_one();
         Ok(())
     }
+
+    /// Waits until everything is synced; a second time it does nothing.
+    fn end(&mut self) -> io::Result<()> {
+        let Some(thread) = self.thread.take() else {
+            return Ok(());
+        };
+        self.shared.state.lock().is_closed = true;
+        self.shared.changed.notify_all();
+        if thread.join().is_err() {
+            let gone = io::Error::other("the thread that syncs it stopped unexpectedly");
+            return Err(unsynced(&self.path, &gone));
+        }
+        match self.shared.state.lock().error.take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+}
+
+/// An error of a file, with its path.
+fn of_file(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+fn unsynced(path: &Path, error: &io::Error) -> io::Error {
+    let text = format!(
+        "{}: its end may not be on the disk: {error}",
+        path.display()
+    );
+    io::Error::new(error.kind(), text)
 }
 
 /// Syncs the file. A pipe or a terminal cannot be synced, which is not an error.
-fn on_disk(file: &File) -> io::Result<()> {
+fn on_disk(file: &File, path: &Path) -> io::Result<()> {
+    #[cfg(test)]
+    tests::refuse(path)?;
     match file.sync_data() {
         Err(error)
             if matches!(
@@ -79,7 +140,7 @@ fn on_disk(file: &File) -> io::Result<()> {
         {
             Ok(())
         }
-        outcome => outcome,
+        outcome => outcome.map_err(|error| unsynced(path, &error)),
     }
 }
 
@@ -112,7 +173,8 @@ impl Shared {
 
 impl Write for DurableFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.file.write(bytes)?;
+        let count = self.file.write(bytes);
+        let count = count.map_err(|error| of_file(&self.path, &error))?;
         self.wrote()?;
         Ok(count)
     }
@@ -128,29 +190,68 @@ impl Seek for DurableFile {
     }
 }
 
-/// Waits until everything is synced.
+impl RecordOutput for DurableFile {
+    fn close(mut self) -> io::Result<()> {
+        self.end()
+    }
+}
+
+/// Waits until everything is synced, where it was not closed.
 impl Drop for DurableFile {
     fn drop(&mut self) {
-        self.shared.state.lock().is_closed = true;
-        self.shared.changed.notify_all();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-        if let Some(error) = self.shared.state.lock().error.take() {
-            tracing::error!("the end of the recording may not be on the disk: {error}");
+        if let Err(error) = self.end() {
+            tracing::error!("{error}");
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// Files with names that begin like this are on a disk that fails when it is synced, though it takes all writes.
+    pub(crate) const REFUSED: &str = "refused";
+
+    pub(super) fn refuse(path: &Path) -> io::Result<()> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with(REFUSED) {
+            let error = io::Error::from(ErrorKind::HostUnreachable);
+            return Err(unsynced(path, &error));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_disk_that_refuses_the_end_is_told_with_the_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("refused.mcap");
+        let file = DurableFile::new(File::create(&path).expect("a file"), &path).expect("shared");
+        let mut file = BufWriter::new(file);
+        file.write_all(b"one").expect("kept in memory");
+        let error = file.close().expect_err("refused").to_string();
+        assert!(
+            error.contains("refused.mcap: its end may not be on the disk"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_disk_that_refuses_a_write_is_told_with_the_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file.mcap");
+        std::fs::write(&path, "").expect("written");
+        // Open for reading only.
+        let mut file = DurableFile::new(File::open(&path).expect("a file"), &path).expect("shared");
+        let error = file.write(b"one").expect_err("refused").to_string();
+        assert!(error.contains("file.mcap: "), "{error}");
+    }
 
     #[test]
     fn what_is_written_is_brought_to_the_disk_by_itself_and_at_the_end() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("file");
-        let mut file = DurableFile::new(File::create(&path).expect("a file")).expect("shared");
+        let mut file =
+            DurableFile::new(File::create(&path).expect("a file"), &path).expect("shared");
         let shared = Arc::clone(&file.shared);
         file.write_all(b"one").expect("written");
         let patience = Instant::now() + Duration::from_secs(20);
@@ -169,8 +270,9 @@ mod tests {
     #[test]
     fn a_disk_that_refuses_is_told_by_the_next_write() {
         let folder = tempfile::tempdir().expect("a folder");
-        let file = File::create(folder.path().join("file")).expect("a file");
-        let mut file = DurableFile::new(file).expect("shared");
+        let path = folder.path().join("file");
+        let mut file =
+            DurableFile::new(File::create(&path).expect("a file"), &path).expect("shared");
         file.shared.state.lock().error = Some(io::Error::other("the disk is gone"));
         let error = file.write(b"one").expect_err("refused");
         assert_eq!(error.to_string(), "the disk is gone");

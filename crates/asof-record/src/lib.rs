@@ -31,7 +31,7 @@ mod sink;
 mod snapshot;
 mod trigger;
 
-pub use durable::DurableFile;
+pub use durable::{DurableFile, RecordOutput};
 pub use error::RecordError;
 pub use options::{Priorities, RecordOptions};
 pub use parts::{PartsReport, SplitOptions, started_path};

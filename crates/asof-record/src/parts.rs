@@ -11,10 +11,10 @@ use asof_core::{Message, Stamp};
 use asof_formats::{McapWriteError, McapWriter, McapWriterOptions};
 use parking_lot::Mutex;
 
-use crate::DurableFile;
 use crate::backlog::wrote;
 use crate::last::{LastMessages, Scope};
 use crate::sink::{Receipt, Sink, Tags};
+use crate::{DurableFile, RecordOutput};
 
 /// When a recording starts its next file, and how many files are kept.
 ///
@@ -264,7 +264,7 @@ impl Parts {
 
     fn begin(&mut self) -> Result<&mut Open, McapWriteError> {
         let (path, file) = self.names.create()?;
-        let file = BufWriter::with_capacity(1 << 17, DurableFile::new(file)?);
+        let file = BufWriter::with_capacity(1 << 17, DurableFile::new(file, &path)?);
         let mut writer = McapWriter::new(file, self.writer.clone())?;
         if !self.tags.is_empty() {
             writer.write_metadata("tags", self.tags.clone())?;
@@ -309,7 +309,7 @@ impl Parts {
         // While it is open it tells what a full disk costs.
         self.flush()?;
         if let Some(open) = self.open.take() {
-            open.writer.finish()?;
+            open.writer.finish()?.close()?;
             let size = size_of(&open.path).unwrap_or(0);
             self.done_bytes += size;
             self.done.push_back((open.path, size));

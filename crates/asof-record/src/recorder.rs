@@ -1,7 +1,7 @@
 //! The recorder: a robot's messages, written to a file.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Seek, Write};
+use std::io::{self, BufWriter};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -17,7 +17,7 @@ use crate::queue::Queue;
 use crate::report::RecordReport;
 use crate::sink::{Late, Sink, Tags};
 use crate::snapshot::{SnapshotOptions, SnapshotReport, Snapshots};
-use crate::{DurableFile, RecordError};
+use crate::{DurableFile, RecordError, RecordOutput};
 
 /// The topic of the robot's clock.
 const CLOCK: &str = "/clock";
@@ -26,7 +26,7 @@ const CLOCK: &str = "/clock";
 ///
 /// Messages wait for the disk in a bounded queue. When the disk is slower than the robot, new messages are dropped, or
 /// with [`Priorities`](crate::Priorities) less important ones; drops are counted per topic and logged. Dropping the
-/// recorder finalizes the file.
+/// recorder finalizes the file; [`stop`](Recorder::stop) also tells whether it is on the disk.
 pub struct Recorder {
     queue: Arc<Queue>,
     /// Empty once the recorder is being stopped, so that no more messages arrive.
@@ -143,7 +143,7 @@ impl Recorder {
         wants: impl Fn(&Publisher) -> bool + Send + Sync + 'static,
     ) -> Result<Self, RecordError> {
         let path = started_path(path, Stamp::now());
-        let file = File::create_new(path).and_then(DurableFile::new);
+        let file = File::create_new(&path).and_then(|file| DurableFile::new(file, &path));
         let file = file.map_err(asof_formats::McapWriteError::from)?;
         Self::start(
             robot,
@@ -157,7 +157,7 @@ impl Recorder {
     ///
     /// # Errors
     /// When the header of the recording cannot be written.
-    pub fn start<W: Write + Seek + Send + 'static>(
+    pub fn start<W: RecordOutput>(
         robot: &Robot,
         output: W,
         options: RecordOptions,
@@ -178,7 +178,7 @@ impl Recorder {
     ///
     /// # Errors
     /// When the writer thread cannot be started.
-    pub fn start_late<W: Write + Seek + Send + 'static>(
+    pub fn start_late<W: RecordOutput>(
         robot: &Robot,
         open: impl FnOnce() -> io::Result<W> + Send + 'static,
         options: &RecordOptions,

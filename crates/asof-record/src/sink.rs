@@ -1,10 +1,12 @@
 //! The destination of a recording.
 
 use std::collections::BTreeMap;
-use std::io::{self, Seek, Write};
+use std::io;
 
 use asof_core::{Message, Stamp};
 use asof_formats::{McapWriteError, McapWriter, McapWriterOptions};
+
+use crate::RecordOutput;
 
 /// Names and values that describe a recording.
 pub type Tags = BTreeMap<String, String>;
@@ -42,7 +44,7 @@ pub(crate) trait Sink: Send {
 }
 
 /// A recording whose destination is opened for the first message. Without a message it is not opened.
-pub(crate) struct Late<W: Write + Seek> {
+pub(crate) struct Late<W: RecordOutput> {
     open: Option<Box<dyn FnOnce() -> io::Result<W> + Send>>,
     options: McapWriterOptions,
     /// Metadata that was noted before the first message.
@@ -50,7 +52,7 @@ pub(crate) struct Late<W: Write + Seek> {
     writer: Option<McapWriter<W>>,
 }
 
-impl<W: Write + Seek> Late<W> {
+impl<W: RecordOutput> Late<W> {
     pub fn new(
         open: impl FnOnce() -> io::Result<W> + Send + 'static,
         options: McapWriterOptions,
@@ -75,7 +77,7 @@ impl<W: Write + Seek> Late<W> {
     }
 }
 
-impl<W: Write + Seek + Send> Sink for Late<W> {
+impl<W: RecordOutput> Sink for Late<W> {
     fn write(&mut self, message: &Message, _receipt: &Receipt) -> Result<(), McapWriteError> {
         if message.log_time < Stamp::EPOCH {
             // No message for a file: nothing is opened for it.
@@ -109,13 +111,13 @@ impl<W: Write + Seek + Send> Sink for Late<W> {
 
     fn finish(self: Box<Self>) -> Result<(), McapWriteError> {
         match self.writer {
-            Some(writer) => writer.finish().map(drop),
+            Some(writer) => Ok(writer.finish()?.close()?),
             None => Ok(()),
         }
     }
 }
 
-impl<W: Write + Seek + Send> Sink for McapWriter<W> {
+impl<W: RecordOutput> Sink for McapWriter<W> {
     fn write(&mut self, message: &Message, _receipt: &Receipt) -> Result<(), McapWriteError> {
         McapWriter::write(self, message)
     }
@@ -133,7 +135,7 @@ impl<W: Write + Seek + Send> Sink for McapWriter<W> {
     }
 
     fn finish(self: Box<Self>) -> Result<(), McapWriteError> {
-        McapWriter::finish(*self).map(drop)
+        Ok(McapWriter::finish(*self)?.close()?)
     }
 }
 
@@ -141,7 +143,13 @@ impl<W: Write + Seek + Send> Sink for McapWriter<W> {
 mod tests {
     use super::*;
     use std::fs::File;
+    use std::io::BufWriter;
     use std::sync::Arc;
+
+    use crate::DurableFile;
+    use crate::durable::tests::REFUSED;
+    use crate::parts::{Parts, SplitOptions};
+    use crate::snapshot::{SnapshotOptions, Snapshots};
 
     use asof_core::{Channel, Source};
 
@@ -156,6 +164,40 @@ mod tests {
             publish_time: at.into(),
             sequence: 0,
             payload: vec![1, 2, 3].into(),
+        }
+    }
+
+    #[test]
+    fn a_disk_that_refuses_the_end_fails_every_recording() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(format!("{REFUSED}.mcap"));
+        let file = DurableFile::new(File::create(&path).expect("a file"), &path).expect("shared");
+        let options = McapWriterOptions::default;
+        let one = McapWriter::new(BufWriter::new(file), options()).expect("a writer");
+        let other = path.with_file_name(format!("{REFUSED}-late.mcap"));
+        let open = move || DurableFile::new(File::create(&other)?, &other);
+        let split = SplitOptions::default();
+        let parts = Parts::create(&path, 0.into(), split, options(), Tags::new());
+        let kept = SnapshotOptions::default();
+        let snapshots = Snapshots::new(&path, 0.into(), kept, options(), Tags::new());
+        let sinks: [Box<dyn Sink>; 4] = [
+            Box::new(one),
+            Box::new(Late::new(open, options())),
+            Box::new(parts.expect("created").0),
+            Box::new(snapshots.expect("created").0),
+        ];
+        for mut sink in sinks {
+            let receipt = Receipt {
+                at: 1.into(),
+                publisher: None,
+            };
+            // It may fail as soon as something is written, and must at the end.
+            let written = sink.write(&message(1), &receipt);
+            let written = written.and_then(|()| sink.trigger("a test", 1.into(), 1.into()));
+            let error = written.and_then(|()| sink.finish()).expect_err("refused");
+            let error = error.to_string();
+            assert!(error.contains(REFUSED), "{error}");
+            assert!(error.contains("may not be on the disk"), "{error}");
         }
     }
 

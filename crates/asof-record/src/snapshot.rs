@@ -10,13 +10,13 @@ use asof_core::{Message, Stamp};
 use asof_formats::{McapWriteError, McapWriter, McapWriterOptions};
 use parking_lot::Mutex;
 
-use crate::DurableFile;
 use crate::backlog::{Backlog, Memory, wrote};
 use crate::last::{LastMessages, Scope};
 use crate::parts::PartNames;
 use crate::ring::Ring;
 use crate::sink::{Receipt, Sink, Tags};
 use crate::trigger::{Lookout, Trigger};
+use crate::{DurableFile, RecordOutput};
 
 /// What is kept, and which triggers write it.
 ///
@@ -176,7 +176,7 @@ impl Snapshots {
 
     fn begin(&mut self, now: Stamp, at: Stamp) -> Result<(), McapWriteError> {
         let (path, file) = self.names.create()?;
-        let file = BufWriter::with_capacity(1 << 17, DurableFile::new(file)?);
+        let file = BufWriter::with_capacity(1 << 17, DurableFile::new(file, &path)?);
         let mut writer = McapWriter::new(file, self.writer.clone())?;
         if !self.tags.is_empty() {
             writer.write_metadata("tags", self.tags.clone())?;
@@ -215,7 +215,7 @@ impl Snapshots {
     fn end(&mut self) -> Result<(), McapWriteError> {
         if let Some(mut open) = self.open.take() {
             open.writer.write_metadata("snapshot", open.reasons)?;
-            open.writer.finish()?;
+            open.writer.finish()?.close()?;
             self.report.lock().is_writing = false;
         }
         Ok(())

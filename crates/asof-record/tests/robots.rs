@@ -12,7 +12,7 @@ use asof_core::{Message, Stamp};
 use asof_live::ros::Durability::{TransientLocal, Volatile};
 use asof_live::ros::QosProfile;
 use asof_live::{PublisherOptions, TopicPublisher};
-use asof_record::{RecordOptions, Recorder, SplitOptions};
+use asof_record::{RecordOptions, RecordOutput, Recorder, SplitOptions};
 
 use common::{SOON, messages, number, pair, talker};
 
@@ -63,6 +63,7 @@ fn a_slow_disk_costs_counted_messages_and_nothing_else() {
             self.0.seek(to)
         }
     }
+    impl RecordOutput for Slow {}
     let (robot, observer) = pair();
     let talker = talker(&robot, "/count", Volatile);
     observer.wait_for_topic("/count", SOON).expect("discovered");

@@ -215,6 +215,8 @@ fn a_latched_topic_is_the_last_that_is_dropped() {
 #[derive(Clone, Default)]
 struct MemoryFile(Arc<Mutex<std::io::Cursor<Vec<u8>>>>);
 
+impl crate::RecordOutput for MemoryFile {}
+
 impl std::io::Write for MemoryFile {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().write(bytes)
@@ -321,6 +323,8 @@ fn what_is_dropped_after_a_disk_error_is_counted() {
 
 /// A file on a disk that has room for so many bytes.
 struct SmallDisk(std::io::Cursor<Vec<u8>>, usize);
+
+impl crate::RecordOutput for SmallDisk {}
 
 impl std::io::Write for SmallDisk {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use asof_core::Stamp;
 use asof_live::Publisher;
 use asof_record::{
-    DurableFile, RecordOptions, Recorder, SnapshotOptions, SplitOptions, started_path,
+    DurableFile, RecordOptions, RecordOutput, Recorder, SnapshotOptions, SplitOptions, started_path,
 };
 
 use super::Robot;
@@ -129,7 +129,7 @@ fn create(path: &PathBuf, replace: bool) -> io::Result<FrontToBack> {
     } else {
         options.create_new(true);
     }
-    let file = DurableFile::new(options.open(path)?)?;
+    let file = DurableFile::new(options.open(path)?, path)?;
     Ok(FrontToBack {
         file: BufWriter::with_capacity(1 << 17, file),
         position: 0,
@@ -161,5 +161,11 @@ impl Seek for FrontToBack {
             self.position = self.file.seek(to)?;
         }
         Ok(self.position)
+    }
+}
+
+impl RecordOutput for FrontToBack {
+    fn close(self) -> io::Result<()> {
+        self.file.close()
     }
 }
