@@ -6,6 +6,7 @@
 
 mod descriptions;
 mod directory;
+mod early;
 mod interface;
 mod nodes;
 mod raw;
@@ -417,6 +418,14 @@ impl Worker {
         (self.looked, self.is_news) = (Instant::now(), false);
         self.directory.set_nodes(self.nodes.by_guid());
         self.directory.look(&self.participant, &self.shared);
+        let waiting = self
+            .readers
+            .iter()
+            .filter(|(_, reader)| reader.is_waiting());
+        let waiting: Vec<Token> = waiting.map(|(token, _)| *token).collect();
+        for token in waiting {
+            self.take(token);
+        }
         let directory = &self.directory;
         self.descriptions.retain(|of| directory.has(of));
         for (of, unknown) in directory.unknown() {

@@ -105,6 +105,8 @@ pub(crate) struct Losses {
     pub malformed: AtomicU64,
     /// Channels beyond the limit.
     pub crowded: AtomicU64,
+    /// Messages of publishers that were never announced.
+    pub unclaimed: AtomicU64,
     /// How often the connection was lost and restored.
     pub reconnects: AtomicU64,
 }
@@ -129,6 +131,10 @@ impl Losses {
             (
                 &self.crowded,
                 "channels were above the limit and were skipped",
+            ),
+            (
+                &self.unclaimed,
+                "messages came from publishers that were never announced and were skipped",
             ),
         ];
         let told = told.into_iter().filter_map(|(counter, text)| {

@@ -1,6 +1,6 @@
 //! Discovery: writers as publishers, and mismatched quality of service.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,8 @@ use crate::ros::{
 
 /// At most this many writers are followed; more than any robot has.
 const MOST_WRITERS: usize = 20_000;
+/// At most this many writers that have left are remembered.
+const MOST_LEFT: usize = 1_000;
 /// The shortest time between two polls of discovery.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// At most this many nodes of a process are asked for a type whose node is unknown.
@@ -48,6 +50,8 @@ pub(crate) struct DdsTopic {
 pub(super) struct Directory {
     graph: Weak<Graph>,
     writers: HashMap<Guid, TopicEntry>,
+    /// Writers that have left, the latest last: their last messages may not have been taken yet.
+    left: VecDeque<(Guid, Arc<DdsTopic>)>,
     nodes: HashMap<Guid, String>,
     /// Nodes with a type description service.
     describers: HashSet<Describer>,
@@ -66,6 +70,7 @@ impl Directory {
         Directory {
             graph,
             writers: HashMap::new(),
+            left: VecDeque::new(),
             nodes: HashMap::new(),
             describers: HashSet::new(),
             looked: None,
@@ -133,10 +138,12 @@ impl Directory {
         self.writers.contains_key(writer)
     }
 
-    /// Whether a writer publishes on a key.
-    pub fn is_of(&self, writer: &Guid, key: &str) -> bool {
-        let known = self.writers.get(writer);
-        known.is_some_and(|known| known.topic.key == key)
+    /// Whether a writer publishes on a key, or did until it left; `None` for a writer that is not known.
+    pub fn is_of(&self, writer: &Guid, key: &str) -> Option<bool> {
+        let known = self.writers.get(writer).map(|known| &known.topic);
+        let left = || self.left.iter().find(|(guid, _)| guid == writer);
+        let topic = known.or_else(|| left().map(|(_, topic)| topic))?;
+        Some(topic.key == key)
     }
 
     /// Polls discovery for a writer whose message came before the writer was seen; not for each of its messages, since
@@ -167,9 +174,13 @@ impl Directory {
         }
         let gone: Vec<Guid> = self.writers.keys().copied().collect();
         for guid in gone.into_iter().filter(|guid| !present.contains(guid)) {
-            self.writers.remove(&guid);
+            if let Some(known) = self.writers.remove(&guid) {
+                self.left.push_back((guid, known.topic));
+            }
             graph.gone(&name_of(&guid));
         }
+        let excess = self.left.len().saturating_sub(MOST_LEFT);
+        self.left.drain(..excess);
         self.describers.retain(|of| present.contains(&of.writer));
         let mismatches = self.mismatches(participant, &found);
         self.tell(participants.len(), mismatches, shared);

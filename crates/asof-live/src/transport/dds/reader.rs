@@ -18,6 +18,7 @@ use rustdds::{DomainParticipant, QosPolicies, QosPolicyBuilder, Subscriber, Time
 
 use super::Shared;
 use super::directory::{DdsTopic, Directory};
+use super::early::EarlyMessages;
 use super::raw::{RawReader, Undecoded};
 use crate::Sample;
 use crate::describe::Described;
@@ -102,6 +103,7 @@ pub(super) struct Reader {
     since: Timestamp,
     /// The last sequence number of each writer.
     numbers: HashMap<Guid, i64>,
+    early: EarlyMessages<RawTaken>,
 }
 
 impl Reader {
@@ -136,6 +138,7 @@ impl Reader {
                 wanted,
                 since,
                 numbers: HashMap::new(),
+                early: EarlyMessages::new(),
             }),
             Err(cause) => Err((wanted, cause.to_string())),
         }
@@ -166,7 +169,7 @@ impl Reader {
         self.of_dds.drain_read_notifications();
         while self.wanted.is_alive.load(Ordering::Acquire) {
             let Some(taken) = RawTaken::next(&self.of_dds) else {
-                return;
+                break;
             };
             let Ok(taken) = taken else {
                 if super::Losses::count(&shared.losses.malformed) {
@@ -177,32 +180,61 @@ impl Reader {
                 }
                 continue;
             };
-            self.hand_on(taken, participant, directory, shared);
+            if !self.wanted.manner.is_latched && taken.received < self.since {
+                continue;
+            }
+            // A new writer's message may come before discovery was polled.
+            directory.look_for(&taken.writer, participant, shared);
+            match directory.is_of(&taken.writer, &self.wanted.topic.key) {
+                Some(is_ours) if self.early.is_empty() => {
+                    if is_ours {
+                        self.hand_on(taken, shared);
+                    }
+                }
+                _ => {
+                    self.early.push(Instant::now(), taken.bytes.len(), taken);
+                    self.settle(directory, shared);
+                }
+            }
+        }
+        self.settle(directory, shared);
+    }
+
+    /// Whether messages wait until their writers are known.
+    pub fn is_waiting(&self) -> bool {
+        !self.early.is_empty()
+    }
+
+    /// Passes on the messages of known writers.
+    fn settle(&mut self, directory: &Directory, shared: &Shared) {
+        if self.early.is_empty() {
+            return;
+        }
+        let mut ready = Vec::new();
+        let key = &self.wanted.topic.key;
+        let given_up = self.early.settle(
+            Instant::now(),
+            |taken| directory.is_of(&taken.writer, key),
+            |taken| ready.push(taken),
+        );
+        shared
+            .losses
+            .unclaimed
+            .fetch_add(given_up, Ordering::Relaxed);
+        for taken in ready {
+            if self.wanted.is_alive.load(Ordering::Acquire) {
+                self.hand_on(taken, shared);
+            }
         }
     }
 
-    fn hand_on(
-        &mut self,
-        taken: RawTaken,
-        participant: &DomainParticipant,
-        directory: &mut Directory,
-        shared: &Shared,
-    ) {
-        let topic = Arc::clone(&self.wanted.topic);
-        let is_latched = self.wanted.manner.is_latched;
-        if !is_latched && taken.received < self.since {
-            return;
-        }
-        // A new writer's message may come before discovery was polled.
-        directory.look_for(&taken.writer, participant, shared);
-        if !directory.is_of(&taken.writer, &topic.key) {
-            return;
-        }
-        if !is_latched {
+    fn hand_on(&mut self, taken: RawTaken, shared: &Shared) {
+        if !self.wanted.manner.is_latched {
             let lost = self.count(taken.writer, taken.number);
             if lost > 0 {
                 let mut told = shared.told.lock();
-                *told.lost.entry(topic.ros_name.clone()).or_default() += lost;
+                let topic = self.wanted.topic.ros_name.clone();
+                *told.lost.entry(topic).or_default() += lost;
             }
         }
         let mut sample = Sample::of(&self.wanted.described, taken.bytes);
