@@ -1,9 +1,9 @@
 //! The robots of a source: topics of transforms by their namespaces.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 
-use asof_core::{Batch, Channel, Message, Summary};
+use asof_core::{Batch, Channel, Message, Problem, ProblemKind, Summary};
 
 use crate::loader::{Absorbed, ClockJump, Kind, TransformLoader, last_part};
 
@@ -11,7 +11,8 @@ use crate::loader::{Absorbed, ClockJump, Kind, TransformLoader, last_part};
 /// same names; `/tf` is in the namespace without a name.
 ///
 /// A namespace is where a topic `tf` is. Static transforms, descriptions, joint states and transforms of other topics belong
-/// to the nearest namespace above them; those without one to all below them, or else to the only one there is.
+/// to the nearest namespace above them; those without one to all below them, those that come later too, or else to the only
+/// one there is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Namespaces {
     topics: BTreeMap<String, Rank>,
@@ -81,17 +82,10 @@ impl Namespaces {
     pub fn of_topic<'a>(&'a self, topic: &'a str) -> Vec<&'a str> {
         let own = namespace(topic);
         let heads = &self.heads;
-        let above = std::iter::successors(Some(own), |inner| {
-            inner.rsplit_once('/').map(|(outer, _)| outer)
-        });
-        if let Some(above) = above.into_iter().find(|above| heads.contains(*above)) {
+        if let Some(above) = self.above(own) {
             return vec![above];
         }
-        let is_moving = self
-            .topics
-            .get(topic)
-            .is_some_and(|rank| *rank <= Rank::Moving);
-        if is_moving {
+        if self.is_moving(topic) {
             return vec![own];
         }
         let below: Vec<&str> = heads
@@ -105,6 +99,27 @@ impl Namespaces {
             (true, Some(only)) if heads.len() == 1 => vec![only],
             _ => vec![own],
         }
+    }
+
+    /// The nearest namespace that has transforms of its own.
+    fn above<'a>(&self, own: &'a str) -> Option<&'a str> {
+        let mut all = std::iter::successors(Some(own), |inner| {
+            inner.rsplit_once('/').map(|(outer, _)| outer)
+        });
+        all.find(|above| self.heads.contains(*above))
+    }
+
+    fn is_moving(&self, topic: &str) -> bool {
+        let rank = self.topics.get(topic);
+        rank.is_some_and(|rank| *rank <= Rank::Moving)
+    }
+
+    /// Whether robots that are not known yet may share what a topic says for all times.
+    fn may_be_shared(&self, channel: &Channel) -> bool {
+        let topic = channel.topic.as_str();
+        !self.is_moving(topic)
+            && (self.best != Some(Rank::Tf) || self.above(namespace(topic)).is_none())
+            && !matches!(Kind::of(channel), Some(Kind::Joints(_)))
     }
 }
 
@@ -121,12 +136,17 @@ fn is_within(inner: &str, outer: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+/// Is called with the old and the new name of a namespace.
+type Renamed = Box<dyn FnMut(&str, &str) + Send>;
+
 /// Loads the transforms of several robots: a [`TransformLoader`] for each of the [`Namespaces`] of their topics.
 pub struct TransformLoaders {
     namespaces: Namespaces,
     /// By namespace, in order.
     loaders: Vec<(String, TransformLoader)>,
     make: Box<dyn FnMut(&str) -> TransformLoader + Send>,
+    renamed: Renamed,
+    shared: SharedMessages,
     /// Whether there are topics whose namespaces have not been looked up.
     is_new: bool,
 }
@@ -138,7 +158,19 @@ impl TransformLoaders {
             namespaces: Namespaces::default(),
             loaders: Vec::new(),
             make: Box::new(make),
+            renamed: Box::new(|_, _| {}),
+            shared: SharedMessages::default(),
             is_new: false,
+        }
+    }
+
+    /// `renamed` is called with the old and the new name when the namespace of a robot turns out to be another: its static
+    /// transforms came on `/tf_static`, and then others on `/robot1/tf`.
+    #[must_use]
+    pub fn on_rename(self, renamed: impl FnMut(&str, &str) + Send + 'static) -> Self {
+        TransformLoaders {
+            renamed: Box::new(renamed),
+            ..self
         }
     }
 
@@ -169,14 +201,11 @@ impl TransformLoaders {
             self.is_new |= self.namespaces.learn(message.channel);
         }
         if std::mem::take(&mut self.is_new) {
-            let names = self.namespaces.names();
-            // One robot stays one when its namespace turns out to be another.
-            let has_more = names.len() != self.loaders.len();
-            for name in names.into_iter().filter(|_| has_more) {
-                if let Err(place) = self.loaders.binary_search_by(|(known, _)| known.cmp(&name)) {
-                    let loader = (self.make)(&name);
-                    self.loaders.insert(place, (name, loader));
-                }
+            self.fit();
+        }
+        for message in batch.iter() {
+            if self.namespaces.may_be_shared(message.channel) {
+                self.shared.keep(message.to_message());
             }
         }
         if let [(_, only)] = &mut *self.loaders {
@@ -199,8 +228,33 @@ impl TransformLoaders {
         }
     }
 
+    /// A loader for each namespace that is known by now.
+    fn fit(&mut self) {
+        let mut names: BTreeSet<String> = self.namespaces.names().into_iter().collect();
+        let loaders = self.loaders.iter_mut();
+        let elsewhere: Vec<_> = loaders.filter(|(name, _)| !names.remove(name)).collect();
+        let mut names = names.into_iter();
+        // One robot stays one when its namespace turns out to be another.
+        for ((own, _), name) in elsewhere.into_iter().zip(names.by_ref()) {
+            (self.renamed)(own.as_str(), &name);
+            *own = name;
+        }
+        for name in names {
+            let mut loader = (self.make)(&name);
+            let shared = self.shared.messages.iter();
+            let is_own = |topic: &str| self.namespaces.of_topic(topic).contains(&name.as_str());
+            let own = shared.filter(|message| is_own(&message.channel.topic));
+            loader.take(&own.cloned().collect());
+            self.loaders.push((name, loader));
+        }
+        self.loaders.sort_by(|(one, _), (other, _)| one.cmp(other));
+    }
+
     pub(crate) fn finish(&mut self) -> Absorbed {
-        let mut all = Absorbed::default();
+        let mut all = Absorbed {
+            problems: self.shared.problem.take().into_iter().collect(),
+            ..Absorbed::default()
+        };
         for (name, loader) in &mut self.loaders {
             let absorbed = loader.finish();
             let jump = absorbed.jump.map(|jump| ClockJump {
@@ -217,10 +271,50 @@ impl TransformLoaders {
     }
 }
 
+/// What robots share that were not known when it came, such as a `/tf_static` beside `/robot1/tf`: it is sent once.
+#[derive(Default)]
+struct SharedMessages {
+    messages: VecDeque<Message>,
+    bytes: usize,
+    has_told: bool,
+    problem: Option<Problem>,
+}
+
+/// At most this many such messages are kept, of so many bytes.
+const MOST_SHARED: usize = 1_000;
+const MOST_SHARED_BYTES: usize = 16 << 20;
+
+impl SharedMessages {
+    /// Keeps a message as the newest; one that says the same is replaced.
+    fn keep(&mut self, message: Message) {
+        let is_same = |one: &Message| {
+            one.channel.topic == message.channel.topic && one.payload == message.payload
+        };
+        if let Some(known) = self.messages.iter().position(is_same) {
+            self.bytes -= message.payload.len();
+            self.messages.remove(known);
+        }
+        self.bytes += message.payload.len();
+        self.messages.push_back(message.detached());
+        while self.messages.len() > MOST_SHARED || self.bytes > MOST_SHARED_BYTES {
+            let Some(oldest) = self.messages.pop_front() else {
+                return;
+            };
+            self.bytes -= oldest.payload.len();
+            if !std::mem::replace(&mut self.has_told, true) {
+                let text = "several robots share it, and it says so much that robots which come later do not get all of it";
+                let problem = Problem::whole(ProblemKind::Incomplete, text.to_owned());
+                self.problem = Some(problem.on_topic(&oldest.channel.topic));
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use asof_core::Schema;
+    use asof_core::{Schema, Stamp};
+    use std::sync::{Arc, Mutex};
 
     fn names_of(topics: &[(&str, &str)]) -> (Namespaces, Vec<String>) {
         let mut namespaces = Namespaces::default();
@@ -285,6 +379,99 @@ mod tests {
             let topics: Vec<(&str, &str)> = topics.iter().map(|one| (one.as_str(), TF)).collect();
             assert_eq!(names_of(&topics).1.len(), topics.len() / 2);
         });
+    }
+
+    /// A message with one transform, of CDR.
+    fn message(topic: &str, parent: &str, child: &str) -> Batch {
+        let mut cdr = asof_ros::CdrWriter::with_capacity(200);
+        cdr.length(1).int32(5).uint32(0);
+        cdr.string(parent).string(child);
+        cdr.float64s(&[1.0, 2.0, 3.0, 0.0, 0.0, 0.0, 1.0]);
+        let schema = Schema {
+            name: TF.to_owned(),
+            ..Schema::default()
+        };
+        let message = Message {
+            channel: Arc::new(Channel {
+                topic: topic.to_owned(),
+                message_encoding: "cdr".to_owned(),
+                schema: Some(schema.into()),
+                ..Channel::default()
+            }),
+            log_time: Stamp::EPOCH,
+            publish_time: Stamp::EPOCH,
+            sequence: 0,
+            payload: cdr.finish().into(),
+        };
+        std::iter::once(message).collect()
+    }
+
+    #[test]
+    fn a_global_static_transform_is_of_all_robots_whenever_they_come() {
+        // Before the first robot, between the two, and after both.
+        for at in 0..=4 {
+            let names = Arc::<Mutex<Vec<String>>>::default();
+            let (made, renamed) = (Arc::clone(&names), Arc::clone(&names));
+            let mut loaders = TransformLoaders::new(move |name| {
+                made.lock().expect("whole").push(name.to_owned());
+                TransformLoader::new(crate::TransformBuffer::new())
+            })
+            .on_rename(move |before, now| {
+                let mut names = renamed.lock().expect("whole");
+                let own = names.iter_mut().find(|name| name.as_str() == before);
+                now.clone_into(own.expect("known"));
+            });
+            let mut batches = vec![
+                message("/robot1/tf", "odom", "base"),
+                message("/robot2/tf", "odom", "base"),
+                message("/robot3/tf", "odom", "base"),
+                message("/robot1/tf_static", "base", "camera"),
+            ];
+            batches.insert(at, message("/tf_static", "base", "lidar"));
+            let mut absorbed = 0;
+            for batch in &batches {
+                let of_batch = loaders.absorb(batch);
+                absorbed += of_batch.transforms;
+                assert!(of_batch.problems.is_empty(), "{:?}", of_batch.problems);
+            }
+            let found: Vec<&str> = loaders.iter().map(|(name, _)| name).collect();
+            assert_eq!(found, ["/robot1", "/robot2", "/robot3"], "{at}");
+            assert_eq!(*names.lock().expect("whole"), found, "{at}");
+            for (name, loader) in loaders.iter() {
+                let buffer = loader.buffer();
+                assert!(
+                    buffer.lookup_latest("odom", "lidar").is_ok(),
+                    "{name}, {at}"
+                );
+                let has_camera = buffer.lookup_latest("odom", "camera").is_ok();
+                assert_eq!(has_camera, name == "/robot1", "{name}, {at}");
+            }
+            assert_eq!(
+                absorbed,
+                4 + 3,
+                "the one that is shared counts for each, {at}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_robots_share_is_kept_once_and_within_bounds() {
+        let mut shared = SharedMessages::default();
+        let keep = |shared: &mut SharedMessages, child: &str| {
+            let batch = message("/tf_static", "base", child);
+            shared.keep(batch.iter().next().expect("one").to_message());
+        };
+        for _ in 0..10 {
+            keep(&mut shared, "lidar");
+        }
+        assert_eq!(shared.messages.len(), 1);
+        for number in 0..MOST_SHARED + 5 {
+            keep(&mut shared, &format!("frame_{number:06}"));
+        }
+        assert_eq!(shared.messages.len(), MOST_SHARED);
+        assert!(shared.problem.is_some(), "told");
+        let bytes: usize = shared.messages.iter().map(|one| one.payload.len()).sum();
+        assert_eq!(shared.bytes, bytes);
     }
 
     #[test]
