@@ -135,6 +135,14 @@ impl TopicRequest {
         }
     }
 
+    /// A topic that was asked for, and that none of these is: one that may still be discovered.
+    #[cfg(feature = "live")]
+    pub fn missing(&self, known: &[&str]) -> Option<&str> {
+        let mut named = self.named.iter().map(String::as_str);
+        let patterns = || self.patterns.as_ref()?.refused(known);
+        named.find(|name| !known.contains(name)).or_else(patterns)
+    }
+
     /// These topics, which are waited for.
     pub fn named<'a>(topics: impl IntoIterator<Item = &'a String>) -> Self {
         let named: Vec<String> = topics.into_iter().cloned().collect();

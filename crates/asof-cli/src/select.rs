@@ -128,24 +128,38 @@ impl Patterns {
         self.0.is_match(topic)
     }
 
-    /// Refuses a name that no topic of a recording has, and globs if none of them matches anything. A glob that matches
-    /// nothing beside others that do is noted.
-    pub fn check(&self, place: &Path, known: &[&str], screen: &Screen) -> anyhow::Result<()> {
+    /// A name that no topic has, or a glob if none of them matches anything.
+    pub fn refused(&self, known: &[&str]) -> Option<&str> {
+        let missing = self.missing(known);
+        let is_none = missing.len() == self.0.as_slice().len();
+        let is_exact = |name: &&&str| {
+            let mut patterns = self.0.as_slice().iter();
+            patterns.any(|pattern| pattern.is_exact() && pattern.as_str() == **name)
+        };
+        let first = || missing.first().filter(|_| is_none);
+        missing.iter().find(is_exact).or_else(first).copied()
+    }
+
+    /// Those that match no topic.
+    fn missing(&self, known: &[&str]) -> Vec<&str> {
         let patterns = self.0.as_slice();
         let mut is_found = vec![false; patterns.len()];
         for at in known.iter().flat_map(|topic| self.0.matches(topic)) {
             is_found[at] = true;
         }
-        let is_any = is_found.contains(&true);
-        let missing = patterns.iter().zip(&is_found);
-        let missing: Vec<_> = missing.filter(|(_, found)| !**found).collect();
-        let exact = missing.iter().find(|(pattern, _)| pattern.is_exact());
-        let refused = exact.or(missing.first().filter(|_| !is_any));
-        if let Some((pattern, _)) = refused {
-            return Err(no_topic(pattern.as_str(), place, known));
+        let missing = patterns.iter().zip(is_found).filter(|(_, found)| !found);
+        missing.map(|(pattern, _)| pattern.as_str()).collect()
+    }
+
+    /// Refuses a name that no topic of a recording has, and globs if none of them matches anything. A glob that matches
+    /// nothing beside others that do is noted.
+    pub fn check(&self, place: &Path, known: &[&str], screen: &Screen) -> anyhow::Result<()> {
+        if let Some(refused) = self.refused(known) {
+            return Err(no_topic(refused, place, known));
         }
-        for (pattern, _) in missing.iter().take(MISSING_NAMED) {
-            screen.note(no_topic(pattern.as_str(), place, known));
+        let missing = self.missing(known);
+        for pattern in missing.iter().take(MISSING_NAMED) {
+            screen.note(no_topic(pattern, place, known));
         }
         if let more @ 1.. = missing.len().saturating_sub(MISSING_NAMED) {
             screen.note(format_args!("{more} more globs match no topic"));

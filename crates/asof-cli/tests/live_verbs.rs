@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -37,21 +39,8 @@ impl Moving {
         drop(listener);
         let robot =
             asof::live::connect(&format!("zenoh://?listen=127.0.0.1:{port}")).expect("a robot");
-        let tokens = ["chatter", "answers"]
-            .iter()
-            .enumerate()
-            .map(|(number, topic)| {
-                let session = robot.zenoh().expect("on Zenoh");
-                let key = format!(
-                    "@ros2_lv/0/{}/0/{number}/MP/%/%/driver/%{topic}/{STRING}/{HASH}/::,:,:,:,,",
-                    session.zid()
-                );
-                session
-                    .liveliness()
-                    .declare_token(key)
-                    .wait()
-                    .expect("a token")
-            });
+        let tokens = ["chatter", "answers"].iter().enumerate();
+        let tokens = tokens.map(|(number, topic)| token(&robot, number, topic));
         let tokens = tokens.collect();
         let stop = Arc::new(AtomicBool::new(false));
         let (voice, end) = (robot.clone(), Arc::clone(&stop));
@@ -86,6 +75,17 @@ impl Drop for Moving {
         }
         let _ = self.robot.zenoh().expect("on Zenoh").close().wait();
     }
+}
+
+/// Announces a topic of words.
+fn token(robot: &Robot, number: usize, topic: &str) -> zenoh::liveliness::LivelinessToken {
+    let session = robot.zenoh().expect("on Zenoh");
+    let key = format!(
+        "@ros2_lv/0/{}/0/{number}/MP/%/%/driver/%{topic}/{STRING}/{HASH}/::,:,:,:,,",
+        session.zid()
+    );
+    let token = session.liveliness().declare_token(key);
+    token.wait().expect("a token")
 }
 
 fn say(robot: &Robot, topic: &str, number: i64) {
@@ -216,6 +216,37 @@ fn a_name_that_a_robot_does_not_have_is_wrong_usage_in_every_verb_as_for_a_recor
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(told.contains("no topic matches '/lidar*'"), "{told}");
+}
+
+#[test]
+fn a_topic_that_is_discovered_late_is_waited_for() {
+    let robot = Moving::new();
+    let mut verb = Command::new(env!("CARGO_BIN_EXE_asof"))
+        .args([
+            "at", &robot.url, "--topics", "/late", "--json", "--for", "60",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let mut told = BufReader::new(verb.stderr.take().expect("piped")).lines();
+    let is_told = told.any(|line| line.expect("text").contains("waiting for '/late'"));
+    assert!(is_told, "it says what it waits for: {:?}", verb.wait());
+    let _token = token(&robot.robot, 9, "late");
+    let stop = Arc::new(AtomicBool::new(false));
+    let (voice, end) = (robot.robot.clone(), Arc::clone(&stop));
+    let talking = thread::spawn(move || {
+        while !end.load(Ordering::Relaxed) {
+            say(&voice, "late", 1);
+            thread::sleep(Duration::from_millis(10));
+        }
+    });
+    let output = verb.wait_with_output().expect("ended");
+    stop.store(true, Ordering::Relaxed);
+    talking.join().expect("talked");
+    assert_eq!(output.status.code(), Some(0));
+    let row = rows(&String::from_utf8_lossy(&output.stdout)).remove(0);
+    assert_eq!(row["data"]["data"], "word 1");
 }
 
 #[test]

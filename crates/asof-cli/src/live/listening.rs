@@ -1,6 +1,7 @@
 //! Running robots as the verbs see them: a recording that grows until they stop.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use asof::live::{LiveSource, RecentOptions};
@@ -9,7 +10,7 @@ use asof::window::Bounds;
 use asof::{LiveSession, Source, SourceError, Stamp, Summary, When};
 use parking_lot::Mutex;
 
-use super::robot::{Session, check_names};
+use super::robot::{Session, TICK, check_names};
 use super::{Connection, Place};
 use crate::place::{Opening, TopicRequest};
 use crate::screen::{Screen, show_at_once};
@@ -31,6 +32,8 @@ struct Connections {
     screen: Screen,
     /// The topics that were asked for.
     wanted: TopicRequest,
+    /// Whether it was said that one of them is waited for.
+    has_told_missing: AtomicBool,
 }
 
 /// Opens robots, and waits for the wanted topics.
@@ -61,6 +64,7 @@ pub fn listen(
         sessions: Mutex::new(sessions),
         screen: screen.clone(),
         wanted: wanted.clone(),
+        has_told_missing: AtomicBool::new(false),
     });
     let open = Arc::clone(&connections);
     let robots = Robots {
@@ -68,9 +72,7 @@ pub fn listen(
         connections,
     };
     robots.discover(wanted)?;
-    let mut sessions = robots.connections.sessions.lock();
-    sessions.iter_mut().for_each(Session::begin);
-    drop(sessions);
+    robots.connections.begin();
     Ok(robots)
 }
 
@@ -121,6 +123,9 @@ impl Robots {
             if has_topics && is_complete && wanted.names().iter().all(is_there) {
                 return Ok(());
             }
+            if has_topics && needs_names {
+                self.connections.tell_missing(&topics);
+            }
             let is_late = started.elapsed() >= wanted.patience;
             if is_late {
                 self.connections.answered()?;
@@ -159,8 +164,28 @@ impl Robots {
         Box::new(self.session)
     }
 
+    /// Waits for topics that were asked for and have not been discovered, as on a busy machine: for as long as the robot is
+    /// listened to, or else for as long as for its first topics.
+    fn wait_for_missing(&self) {
+        let wanted = &self.connections.wanted;
+        let patience = self.connections.limit().unwrap_or(wanted.patience);
+        let (until, mut has_waited) = (Instant::now() + patience, false);
+        while self.session.is_open() && Instant::now() < until {
+            let summary = Source::summary(&self.session);
+            if !self.connections.tell_missing(&summary.topics()) {
+                if has_waited {
+                    self.connections.begin();
+                }
+                return;
+            }
+            has_waited = true;
+            self.session.wait(until.min(Instant::now() + TICK));
+        }
+    }
+
     /// Listens for a while; the result holds what was heard, and does not grow.
     pub fn listened(self) -> anyhow::Result<Box<dyn Source>> {
+        self.wait_for_missing();
         let limit = self.connections.limit();
         if limit.is_none() {
             // A robot that connects late is listened to from its first message on.
@@ -173,6 +198,7 @@ impl Robots {
 
     /// Listens long enough to know the state at a time: without one, now. The result does not grow.
     pub fn listened_until(self, time: Option<When>) -> anyhow::Result<(Box<dyn Source>, Stamp)> {
+        self.wait_for_missing();
         let patience = Instant::now() + self.connections.limit().unwrap_or(LISTEN_TIME);
         let at = self.session.wait_to_know(time, patience);
         Ok((self.closed()?, at))
@@ -207,6 +233,24 @@ impl Connections {
     fn answered(&self) -> anyhow::Result<()> {
         let mut sessions = self.sessions.lock();
         sessions.iter_mut().try_for_each(Session::answered)
+    }
+
+    /// Counts the time of the robots from now on.
+    fn begin(&self) {
+        let mut sessions = self.sessions.lock();
+        sessions.iter_mut().for_each(Session::begin);
+    }
+
+    /// Whether a topic that was asked for is not there; says so once.
+    fn tell_missing(&self, known: &[&str]) -> bool {
+        let missing = self.wanted.missing(known);
+        if let Some(name) = missing
+            && !self.has_told_missing.swap(true, Ordering::Relaxed)
+        {
+            self.screen
+                .note(format_args!("waiting for '{name}': no robot has it yet"));
+        }
+        missing.is_some()
     }
 
     fn limit(&self) -> Option<Duration> {

@@ -261,7 +261,10 @@ fn follow(
         });
         if !is_looked && session.elapsed() >= DISCOVERY && session.has_answered() {
             is_looked = true;
-            bar.suspend(lookout);
+            bar.suspend(|| {
+                lookout();
+                tell_missing(std::iter::once(&*session).chain(&*others), verb, screen);
+            });
         }
         while let Some(prompt) = prompts.next() {
             obey(&prompt, recorder, verb);
@@ -306,6 +309,19 @@ fn follow(
     bar.finish_and_clear();
     lookout();
     Ok(())
+}
+
+/// Says which of the chosen topics is not there yet.
+fn tell_missing<'a>(sessions: impl Iterator<Item = &'a Session>, verb: &Record, screen: &Screen) {
+    let topics: Vec<String> = sessions
+        .flat_map(|session| session.robot.topics())
+        .map(|topic| topic.name)
+        .collect();
+    let known: Vec<&str> = topics.iter().map(String::as_str).collect();
+    let chosen = verb.connection.topics.as_ref();
+    if let Some(name) = chosen.and_then(|chosen| chosen.refused(&known)) {
+        screen.note(format_args!("waiting for '{name}': no robot has it yet"));
+    }
 }
 
 /// The value of the last pattern that matches a topic.
