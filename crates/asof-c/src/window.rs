@@ -123,6 +123,8 @@ impl From<&Window<Item>> for AsofWindowStats {
             inserted,
             late,
             evicted,
+            // Of those that were evicted.
+            crowded_out: _,
             refused,
             restarts,
             future,
