@@ -45,8 +45,14 @@ pub struct LookupPath {
 enum Step {
     /// Some static edges.
     Fixed(Pose),
-    /// A dynamic edge, and whether the path goes from parent to child.
-    Moving(Spot<Edge>, bool),
+    /// A dynamic edge.
+    Moving {
+        edge: Spot<Edge>,
+        /// Whether the path goes from parent to child.
+        is_inverse: bool,
+        /// Where its sample was the last time.
+        last: u64,
+    },
 }
 
 /// The results of many lookups: a transform for every stamp, and the errors.
@@ -261,7 +267,10 @@ impl LookupPath {
     /// As there.
     pub fn lookup_latest(&mut self) -> Result<LatestTransform, LookupError> {
         self.refresh();
-        match self.latest_once() {
+        if let Some(latest) = self.latest_once() {
+            return Ok(latest);
+        }
+        match self.latest_common_once() {
             Some(latest) => Ok(latest),
             None => self.latest_apart(),
         }
@@ -272,14 +281,57 @@ impl LookupPath {
     #[allow(clippy::inline_always)] // So that a pose stays in registers.
     fn latest_once(&self) -> Option<LatestTransform> {
         let graph = self.buffer.graph();
-        let [Step::Moving(spot, is_inverse)] = self.steps.as_deref()? else {
+        let [
+            Step::Moving {
+                edge, is_inverse, ..
+            },
+        ] = self.steps.as_deref()?
+        else {
             return None;
         };
-        let (pose, stamp) = graph.edges.at(*spot).newest_once(&graph.pool)?;
+        let (pose, stamp) = graph.edges.at(*edge).newest_once(&graph.pool)?;
         let pose = if *is_inverse { pose.inverse() } else { pose };
         graph.is_still(self.epoch).then(|| LatestTransform {
             stamp: stamp.map(Stamp::from_nanos),
             isometry: pose.isometry(),
+        })
+    }
+
+    /// Of a longer path whose edges have different newest times, if no writer interferes: their common time first, which touches
+    /// no sample, then the poses of that time alone.
+    #[inline(never)]
+    fn latest_common_once(&mut self) -> Option<LatestTransform> {
+        let graph = self.buffer.graph();
+        let steps = self.steps.as_deref_mut()?;
+        let (mut common, mut newest) = (i64::MAX, i64::MIN);
+        for step in &*steps {
+            if let Step::Moving { edge, .. } = step {
+                let stamp = graph.edges.at(*edge).newest_stamp_once()?;
+                (common, newest) = (common.min(stamp), newest.max(stamp));
+            }
+        }
+        if common >= newest || !graph.is_in_order() {
+            return None;
+        }
+        let mut total: Option<Pose> = None;
+        for step in steps {
+            let pose = match step {
+                Step::Fixed(pose) => *pose,
+                Step::Moving {
+                    edge,
+                    is_inverse,
+                    last,
+                } => {
+                    let pose = graph.edges.at(*edge).at_again(&graph.pool, common, last)?;
+                    if *is_inverse { pose.inverse() } else { pose }
+                }
+            };
+            total = Some(total.map_or(pose, |total| total.times(&pose)));
+        }
+        let isometry = total?.isometry();
+        graph.is_still(self.epoch).then(|| LatestTransform {
+            stamp: Some(common.into()),
+            isometry,
         })
     }
 
@@ -453,9 +505,11 @@ impl LookupPath {
             for (step, bracket) in steps.iter().zip(&mut brackets) {
                 let pose = match step {
                     Step::Fixed(pose) => *pose,
-                    Step::Moving(spot, is_inverse) => {
+                    Step::Moving {
+                        edge, is_inverse, ..
+                    } => {
                         if !bracket.covers(t) {
-                            let edge = graph.edges.at(*spot);
+                            let edge = graph.edges.at(*edge);
                             match edge.bracket(&graph.pool, t) {
                                 Ok(found) => *bracket = found,
                                 Err(miss) => {
@@ -492,9 +546,11 @@ impl LookupPath {
         for step in self.steps.as_deref()? {
             let pose = match step {
                 Step::Fixed(pose) => *pose,
-                Step::Moving(spot, false) => graph.edges.at(*spot).at_once(&graph.pool, t)?,
-                Step::Moving(spot, true) => {
-                    graph.edges.at(*spot).at_once(&graph.pool, t)?.inverse()
+                Step::Moving {
+                    edge, is_inverse, ..
+                } => {
+                    let pose = graph.edges.at(*edge).at_once(&graph.pool, t)?;
+                    if *is_inverse { pose.inverse() } else { pose }
                 }
             };
             total = Some(total.map_or(pose, |total| total.times(&pose)));
@@ -516,8 +572,10 @@ impl LookupPath {
         for step in steps {
             let pose = match step {
                 Step::Fixed(pose) => *pose,
-                Step::Moving(spot, is_inverse) => {
-                    let edge = graph.edges.at(*spot);
+                Step::Moving {
+                    edge, is_inverse, ..
+                } => {
+                    let edge = graph.edges.at(*edge);
                     let pose = read(edge).map_err(|miss| Stop::At(edge, miss))?;
                     if *is_inverse { pose.inverse() } else { pose }
                 }
@@ -566,7 +624,11 @@ impl LookupPath {
 /// Adds an edge to the steps; consecutive static ones become one.
 fn add(steps: &mut Vec<Step>, edge: &Edge, is_inverse: bool) {
     let Some(fixed) = edge.fixed() else {
-        steps.push(Step::Moving(Spot::of(edge), is_inverse));
+        steps.push(Step::Moving {
+            edge: Spot::of(edge),
+            is_inverse,
+            last: 0,
+        });
         return;
     };
     let pose = fixed.read(&edge.history, Pose::of);
@@ -579,9 +641,12 @@ fn add(steps: &mut Vec<Step>, edge: &Edge, is_inverse: bool) {
 
 /// The only dynamic edge, and the poses before and after it, if there is just one.
 fn one_moving(steps: &[Step]) -> Option<(Pose, Spot<Edge>, bool, Pose)> {
-    let moving = |step: &Step| matches!(step, Step::Moving(..));
+    let moving = |step: &Step| matches!(step, Step::Moving { .. });
     let place = steps.iter().position(moving)?;
-    let Step::Moving(edge, is_inverse) = steps[place] else {
+    let Step::Moving {
+        edge, is_inverse, ..
+    } = steps[place]
+    else {
         return None;
     };
     // Consecutive static edges are one step, so there is at most one on each side.

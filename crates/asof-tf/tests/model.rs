@@ -665,6 +665,50 @@ proptest! {
     }
 
     #[test]
+    fn a_path_that_is_kept_answers_as_the_buffer_does(
+        events in proptest::collection::vec((0..5_usize, 0..60_i64, 0..40_u8, pose()), 0..250),
+        window in 500..4_000_u64,
+        ends in (0..6_usize, 0..6_usize),
+    ) {
+        let options = BufferOptions::default().window(Duration::from_nanos(window));
+        let buffer = TransformBuffer::with_options(options.conflicts(Conflicts::LastWins));
+        for frame in 0..6 {
+            buffer.frame(&name(frame)).expect("a name");
+        }
+        let (target, source) = (name(ends.0), name(ends.1));
+        let mut path = buffer.path(&target, &source).expect("both are known");
+        for (edge, step, kind, pose) in events {
+            // Samples come ever faster: where one is cannot be told from the mean rate.
+            let t = 3_600 - step * step;
+            let (parent, child) = (name(edge), name(edge + 1));
+            match kind {
+                0..20 => drop(buffer.update(&parent, &child, t.into(), pose)),
+                20 => buffer.update_static(&parent, &child, pose).expect("the last one wins"),
+                21 => buffer.clear(),
+                _ => {}
+            }
+            // Twice at one time, then shortly after it: the second time it is known where.
+            for t in [t, t, t + 1] {
+                match (path.lookup(t.into()), buffer.lookup(&target, &source, t.into())) {
+                    (Ok(kept), Ok(found)) => prop_assert!(same(&found, &kept), "{} is not {}", kept, found),
+                    (kept, found) => prop_assert_eq!(kept, found),
+                }
+            }
+            match (path.lookup_latest(), buffer.lookup_latest(&target, &source)) {
+                (Ok(kept), Ok(found)) => {
+                    prop_assert_eq!(kept.stamp, found.stamp);
+                    prop_assert!(same(&found.isometry, &kept.isometry), "{:?} is not {:?}", kept, found);
+                }
+                // Of several edges without a sample they may name different ones.
+                (kept, found) => {
+                    let kind = |error: LookupError| error.kind();
+                    prop_assert_eq!(kept.err().map(kind), found.err().map(kind));
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_batch_in_any_order_is_the_same_as_one_by_one(
         first in proptest::collection::vec((0..300_i64, pose()), 0..150),
         batch in proptest::collection::vec((0..300_i64, pose()), 0..150),

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use super::Frame;
-use crate::history::{Bounds, Fixed, History, Neighbours, Slot, View};
+use crate::history::{Bounds, Fixed, History, Neighbours, Slot, View, placed};
 use crate::pool::Pool;
 use crate::pose::Pose;
 use crate::shelf::{Link, Spot};
@@ -244,6 +244,42 @@ impl Edge {
             _ => return None,
         };
         self.history.is_whole(&view, lowest).then_some(pose)
+    }
+
+    /// The pose at `t`, if no writer interferes, for a caller that asks again and again, often for the newest time: `last` is the
+    /// index that was found the last time.
+    #[inline(always)]
+    pub(crate) fn at_again(&self, pool: &Pool, t: i64, last: &mut u64) -> Option<Pose> {
+        if self.fixed().is_some() {
+            return self.at_once(pool, t);
+        }
+        match self.history.newest_at_once(pool, t, Pose::of) {
+            Some(pose) => Some(pose),
+            None => self.at_known(pool, t, last),
+        }
+    }
+
+    /// The pose at `t` of a dynamic edge, at the index of the last time or wherever it is now.
+    #[inline(never)]
+    fn at_known(&self, pool: &Pool, t: i64, last: &mut u64) -> Option<Pose> {
+        let view = self.history.glance(pool)?;
+        let (place, lowest) = match view.known(t, *last) {
+            Some((a, b)) => (placed(a, b, t), *last),
+            None => view.place(t)?,
+        };
+        let pose = match place {
+            Neighbours::At(slot) => Pose::of(slot),
+            Neighbours::Between(a, b) => Pose::between_slots(a, b, t),
+            _ => return None,
+        };
+        *last = lowest;
+        self.history.is_whole(&view, lowest).then_some(pose)
+    }
+
+    /// The stamp of the newest sample of a dynamic edge, if no writer interferes.
+    #[inline(always)]
+    pub(crate) fn newest_stamp_once(&self) -> Option<i64> {
+        self.history.newest_stamp_once()
     }
 
     /// The range of a dynamic edge, if `t` is after all of it and no writer interferes: callers that poll

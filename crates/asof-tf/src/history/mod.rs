@@ -47,7 +47,7 @@ mod view;
 mod write;
 
 pub(crate) use fixed::Fixed;
-pub(crate) use view::{Neighbours, View};
+pub(crate) use view::{Neighbours, View, placed};
 
 use crate::pool::Pool;
 use crate::shelf::{Link, Table};
@@ -313,6 +313,29 @@ impl<B, W> History<B, W> {
         // could not be found again by its stamp.
         let is_covered = self.stamp.load(Ordering::Acquire) as i64 >= stamp;
         (self.is_same(seq, head - 1) && is_covered).then_some(taken)
+    }
+
+    /// The stamp of the newest sample, if it is known and no writer interferes. Touches no sample.
+    #[inline(always)]
+    pub(crate) fn newest_stamp_once(&self) -> Option<i64> {
+        let seq = self.seq.load(Ordering::Acquire);
+        let stamp = self.stamp.load(Ordering::Acquire) as i64;
+        (self.is_same(seq, u64::MAX) && stamp != i64::MIN).then_some(stamp)
+    }
+
+    /// The result of `take` for the newest sample, if `t` is its time and no writer interferes.
+    #[inline(always)]
+    pub(crate) fn newest_at_once<R>(
+        &self,
+        pool: &Pool,
+        t: i64,
+        take: impl FnOnce(&Slot) -> R,
+    ) -> Option<R> {
+        if self.stamp.load(Ordering::Relaxed) as i64 != t {
+            return None;
+        }
+        let taken = self.newest_once(pool, |slot| (slot.stamp() == t).then(|| take(slot)));
+        taken.flatten()
     }
 
     /// Whether samples have their own parents. A reader checks this between two loads of `seq`.

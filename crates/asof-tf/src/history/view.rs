@@ -94,6 +94,16 @@ impl<'a> View<'a> {
         (slot.stamp() < t && t < next.stamp()).then_some((slot, next, low))
     }
 
+    /// The samples that `t` is between, or the first one's time, if the first one is at `index`: where it was the last time.
+    #[inline(always)]
+    pub(crate) fn known(&self, t: i64, index: u64) -> Option<(&'a Slot, &'a Slot)> {
+        if index < self.tail || index + 1 >= self.head {
+            return None;
+        }
+        let (slot, next) = self.pair(index)?;
+        (slot.stamp() <= t && t < next.stamp()).then_some((slot, next))
+    }
+
     /// The oldest and the newest stamp, of one sample or more.
     #[inline(always)]
     pub(crate) fn ends(&self) -> Option<(i64, i64)> {
@@ -213,7 +223,7 @@ impl<'a> View<'a> {
 }
 
 #[inline(always)]
-fn placed<'a>(slot: &'a Slot, next: &'a Slot, t: i64) -> Neighbours<'a> {
+pub(crate) fn placed<'a>(slot: &'a Slot, next: &'a Slot, t: i64) -> Neighbours<'a> {
     if slot.stamp() == t {
         Neighbours::At(slot)
     } else {
