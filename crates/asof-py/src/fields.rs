@@ -1,7 +1,7 @@
 //! The fields of a message, read when they are touched.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use arrow_buffer::Buffer;
 use asof::Channel;
@@ -9,6 +9,7 @@ use asof::decode::{
     ByChannel, Decoders, FieldReader, FieldValue, NumberList, PayloadError, Scalar, StructPlace,
 };
 use bytes::Bytes;
+use parking_lot::Mutex;
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyAttributeError, PyKeyError};
 use pyo3::prelude::*;
@@ -28,7 +29,7 @@ pub struct SharedDecoders {
 impl SharedDecoders {
     /// How messages of a channel are decoded.
     pub fn format(&self, channel: &Arc<Channel>) -> Arc<Format> {
-        let mut formats = self.formats.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut formats = self.formats.lock();
         let made = formats.get(channel, || {
             Arc::new(Format {
                 channel: Arc::clone(channel),
@@ -51,7 +52,7 @@ pub struct Format {
 impl Format {
     /// Decodes with the decoders of all channels.
     pub fn with_decoders<T>(&self, work: impl FnOnce(&mut Decoders) -> T) -> T {
-        work(&mut self.decoders.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.decoders.lock())
     }
 
     /// The message in a payload, if its fields can be read one by one.
@@ -81,14 +82,14 @@ pub struct Touched(Mutex<Vec<(usize, Py<PyAny>)>>);
 
 impl Touched {
     fn get<'py>(&self, py: Python<'py>, index: usize) -> Option<Bound<'py, PyAny>> {
-        let values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let values = self.0.lock();
         let mut values = values.iter();
         let found = values.find(|(known, _)| *known == index);
         found.map(|(_, value)| value.bind(py).clone())
     }
 
     fn keep(&self, index: usize, value: &Bound<'_, PyAny>) {
-        let mut values = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut values = self.0.lock();
         values.push((index, value.clone().unbind()));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use arrow_array::builder::{ListBuilder, MapBuilder, MapFieldNames, StringBuilder};
 use arrow_array::{
@@ -114,7 +114,7 @@ impl Fleet {
         ] {
             dict.set_item(name, count)?;
         }
-        let warnings = warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        let warnings = warnings.lock();
         Ok((dict, warnings.clone()))
     }
 

@@ -2,12 +2,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use asof::Progress;
 use pyo3::prelude::*;
 
 use crate::errors::{Failure, Result};
+use crate::time::Length;
 
 /// How often a wait checks for Ctrl-C.
 pub(crate) const SIGNAL_POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -60,6 +61,27 @@ pub fn awaited<T: Send + 'static>(
                 let message = "the worker thread ended early, which is a defect of asof";
                 return Err(Failure::new("SourceError", message).into());
             }
+        }
+    }
+}
+
+/// Waits until `step`, which is given how long it may wait, has something; in short steps, so that Ctrl-C can interrupt it. `None` once
+/// the timeout is over.
+pub fn waited<T: Send>(
+    py: Python<'_>,
+    timeout: Option<Length>,
+    mut step: impl FnMut(Duration) -> Option<T> + Send,
+) -> PyResult<Option<T>> {
+    let deadline = timeout.map(|Length(timeout)| Instant::now() + timeout);
+    loop {
+        py.check_signals()?;
+        let rest = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+        let rest = rest.map_or(SIGNAL_POLL_INTERVAL, |rest| rest.min(SIGNAL_POLL_INTERVAL));
+        if let Some(found) = py.detach(|| step(rest)) {
+            return Ok(Some(found));
+        }
+        if deadline.is_some_and(|end| Instant::now() >= end) {
+            return Ok(None);
         }
     }
 }

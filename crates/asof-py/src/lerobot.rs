@@ -4,12 +4,12 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use asof::lerobot::{DatasetMap, Exported, LerobotError};
+use asof::lerobot::{DatasetMap, LerobotError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
 use crate::errors::Failure;
 use crate::interrupt::SIGNAL_POLL_INTERVAL;
+use crate::verbs::json;
 
 impl From<LerobotError> for Failure {
     fn from(error: LerobotError) -> Self {
@@ -30,15 +30,15 @@ impl From<LerobotError> for Failure {
     }
 }
 
-/// Writes recordings as a dataset; returns what was written. The map is JSON.
+/// Writes recordings as a dataset; returns what was written. It is JSON, and so is the map.
 #[pyfunction]
-pub fn export_lerobot<'py>(
-    py: Python<'py>,
+pub fn export_lerobot(
+    py: Python<'_>,
     recordings: Vec<Vec<PathBuf>>,
     folder: PathBuf,
     map: &str,
     append: bool,
-) -> PyResult<Bound<'py, PyDict>> {
+) -> PyResult<String> {
     let map = DatasetMap::from_json(map).map_err(Failure::from)?;
     let mut interrupt: Option<PyErr> = None;
     let made = py.detach(|| {
@@ -65,22 +65,5 @@ pub fn export_lerobot<'py>(
     if let Some(interrupt) = interrupt {
         return Err(interrupt);
     }
-    report(py, &made.map_err(Failure::from)?)
-}
-
-fn report<'py>(py: Python<'py>, made: &Exported) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
-    dict.set_item("episodes", made.episodes)?;
-    dict.set_item("frames", made.frames)?;
-    dict.set_item("left_out", made.left_out)?;
-    dict.set_item("cuts", made.cuts)?;
-    dict.set_item("empty", made.empty)?;
-    dict.set_item("unusable", made.unusable)?;
-    dict.set_item("without_statistics", &made.unseen)?;
-    let features = PyDict::new(py);
-    for (name, kind) in &made.features {
-        features.set_item(name, kind)?;
-    }
-    dict.set_item("features", features)?;
-    Ok(dict)
+    Ok(json(serde_json::to_string(&made.map_err(Failure::from)?))?)
 }

@@ -57,7 +57,7 @@ mod _asof {
     #[pymodule_export]
     use super::tf::{Filled, Transform, TransformBuffer};
     #[pymodule_export]
-    use super::verbs::{check, diff, doctor, expectations, export, recover, split};
+    use super::verbs::{check, diff, doctor, expectations, export, recover, split, write_poses};
     #[pymodule_export]
     use super::writer::Writer;
 

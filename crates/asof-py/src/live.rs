@@ -1,17 +1,18 @@
 //! Running robots.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use asof::live::{LiveError, LiveWindow, RecentOptions, Sample};
 use asof::window::{Bounds, Entry, Recent, WaitError};
 use asof::{Batch, Stamp, When};
+use parking_lot::Mutex;
 use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
 
 use crate::errors::Failure;
 use crate::fields::SharedDecoders;
-use crate::interrupt::SIGNAL_POLL_INTERVAL;
+use crate::interrupt::waited;
 use crate::message::Message;
 use crate::robot::wants;
 use crate::source::Source;
@@ -38,11 +39,7 @@ pub struct Robot(Mutex<Option<asof::Robot>>);
 impl Robot {
     /// The robot, until it is closed.
     pub fn session(&self) -> Result<asof::Robot, Failure> {
-        let session = self
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let session = self.0.lock().clone();
         session.ok_or_else(|| Failure::new("LiveError", "the connection was closed"))
     }
 }
@@ -79,19 +76,8 @@ impl Robot {
     /// Waits for a topic; returns whether it exists.
     fn wait_for_topic(&self, py: Python<'_>, topic: &str, timeout: Length) -> PyResult<bool> {
         let session = self.session()?;
-        let deadline = Instant::now() + timeout.0;
-        loop {
-            py.check_signals()?;
-            let rest = deadline
-                .saturating_duration_since(Instant::now())
-                .min(SIGNAL_POLL_INTERVAL);
-            if py.detach(|| session.wait_for_topic(topic, rest)).is_some() {
-                return Ok(true);
-            }
-            if Instant::now() >= deadline {
-                return Ok(false);
-            }
-        }
+        let step = |rest| session.wait_for_topic(topic, rest).map(drop);
+        Ok(waited(py, Some(timeout), step)?.is_some())
     }
 
     /// Keeps the newest messages of a topic.
@@ -176,7 +162,7 @@ impl Robot {
 
     /// Ends the session, and closes its windows.
     fn close(&self, py: Python<'_>) {
-        let session = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let session = self.0.lock().take();
         py.detach(|| drop(session));
     }
 }
@@ -260,23 +246,15 @@ impl Window {
     #[pyo3(signature = (time, timeout = None))]
     fn wait_after(&self, py: Python<'_>, time: Time, timeout: Option<Length>) -> PyResult<Message> {
         let after = Self::at(time)?.plus_nanos(1);
-        let deadline = timeout.map(|Length(timeout)| Instant::now() + timeout);
-        loop {
-            py.check_signals()?;
-            let rest = deadline.map_or(SIGNAL_POLL_INTERVAL, |end| {
-                end.saturating_duration_since(Instant::now())
-                    .min(SIGNAL_POLL_INTERVAL)
-            });
-            match py.detach(|| self.kept.wait_for(after, rest)) {
-                Ok(entry) => return Ok(self.message(&entry)),
-                Err(WaitError::Timeout) => {}
-                Err(error) => return Err(Failure::new("LiveError", error).into()),
-            }
-            if deadline.is_some_and(|end| Instant::now() >= end) {
-                let message = format!("no message on {} arrived in time", self.topic);
-                return Err(PyTimeoutError::new_err(message));
-            }
-        }
+        let found = waited(py, timeout, |rest| match self.kept.wait_for(after, rest) {
+            Err(WaitError::Timeout) => None,
+            found => Some(found),
+        })?;
+        let late =
+            || PyTimeoutError::new_err(format!("no message on {} arrived in time", self.topic));
+        let entry = found.ok_or_else(late)?;
+        let entry = entry.map_err(|error| Failure::new("LiveError", error))?;
+        Ok(self.message(&entry))
     }
 
     /// What is kept now, as a recording of this topic.

@@ -1,11 +1,12 @@
 //! Messages one by one.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use asof::decode::Record;
 use asof::{Batch, Batches, Channel, Follow, FollowEnd, Followed, MessageRef};
 use bytes::Bytes;
+use parking_lot::Mutex;
 use pyo3::exceptions::{PyAttributeError, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -368,7 +369,7 @@ impl Messages {
         let this = &mut *slf;
         while this.next >= this.batch.len() {
             py.check_signals()?;
-            let feed = this.feed.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let feed = this.feed.get_mut();
             let batch = py.detach(|| feed.next())?;
             let is_over = batch.is_none();
             this.next = 0;

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use asof::catalogue::NamePattern;
-use asof::formats::Compression;
 use asof::live::Publisher;
 use asof::record::{
     Priorities, RecordOptions, RecordReport, Recorder as Inner, SnapshotOptions, SplitOptions,
     Trigger, TriggerError,
 };
 use asof::{PlayOptions, PlayReport, Query, RecordFiles, Recording};
+use parking_lot::Mutex;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -22,7 +22,7 @@ use crate::interrupt::SIGNAL_POLL_INTERVAL;
 use crate::live::Robot;
 use crate::source::Source;
 use crate::time::{Length, Time, from_items};
-use crate::verbs::{collected, wrong_option};
+use crate::verbs::{collected, compression};
 
 /// How often due messages are published.
 const PACE: Duration = Duration::from_millis(1);
@@ -75,14 +75,7 @@ impl RecordArguments {
             ..RecordOptions::default()
         };
         options.writer.level = self.level;
-        options.writer.compression = match self.compression.as_str() {
-            "zstd" => Compression::Zstd,
-            "lz4" => Compression::Lz4,
-            "none" => Compression::None,
-            other => {
-                return Err(wrong_option("compression", other, "zstd, lz4 and none"));
-            }
-        };
+        options.writer.compression = compression(&self.compression)?;
         Ok(options)
     }
 }
@@ -171,7 +164,7 @@ impl Recorder {
     }
 
     fn with<T>(&self, work: impl FnOnce(&Inner) -> T) -> Result<T> {
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let inner = self.inner.lock();
         let stopped = || Failure::new("LiveError", "the recording was stopped");
         inner.as_ref().map(work).ok_or_else(stopped)
     }
@@ -194,12 +187,7 @@ impl Recorder {
     /// What was recorded so far.
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let report = py.detach(|| {
-            let last = || {
-                self.last
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .clone()
-            };
+            let last = || self.last.lock().clone();
             self.with(Inner::report).unwrap_or_else(|_| last())
         });
         shown(py, &report)
@@ -217,15 +205,11 @@ impl Recorder {
 
     /// Writes what waits, and finishes the file. Stopped again it does nothing.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
-        let inner = self
-            .inner
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let inner = self.inner.lock().take();
         if let Some(recorder) = inner {
             let stopped = py.detach(|| recorder.stop());
             let report = stopped.map_err(|error| Failure::new("WriteError", error))?;
-            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = report;
+            *self.last.lock() = report;
         }
         Ok(())
     }
@@ -312,7 +296,7 @@ pub struct Playback {
 
 impl Playback {
     fn with<T>(&self, work: impl FnOnce(&mut asof::Playback) -> T) -> T {
-        work(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.inner.lock())
     }
 }
 
@@ -392,7 +376,7 @@ impl Playback {
 
     /// The warnings since the last call.
     fn warnings(&self) -> Vec<String> {
-        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warnings = self.warnings.lock();
         std::mem::take(&mut warnings)
     }
 }

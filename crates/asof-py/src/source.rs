@@ -100,6 +100,11 @@ impl Source {
         Arc::clone(&self.recording).into()
     }
 
+    /// The same with a prefix before each topic, and with log times that are this many nanoseconds later.
+    fn shifted(&self, prefix: &str, by: i64) -> Self {
+        Source::from(&self.named("").shifted(prefix, by))
+    }
+
     /// Whether it has a topic.
     fn has_topic(&self, topic: &str) -> bool {
         let summary = self.recording.summary();

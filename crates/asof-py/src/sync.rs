@@ -1,8 +1,8 @@
 //! Messages of several topics that belong together.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use asof::Stamp;
@@ -12,11 +12,12 @@ use asof::window::sync::{
     ApproximateEpsilonTime, ApproximateTime, ExactTime, LatestTime, SharedSynchronizer, Shifted,
     Sorted, Stamped, SyncEvent, Synchronizer,
 };
+use parking_lot::Mutex;
 use pyo3::prelude::*;
 
 use crate::errors::{Failure, Result};
 use crate::fields::SharedDecoders;
-use crate::interrupt::SIGNAL_POLL_INTERVAL;
+use crate::interrupt::waited;
 use crate::live::{Window, message};
 use crate::message::Message;
 use crate::time::{Length, from_items};
@@ -163,13 +164,12 @@ impl Synchronizer<Value> for Any {
         emit: &mut dyn FnMut(SyncEvent<Value>),
         gone: &mut Vec<Value>,
     ) {
-        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut newest = self.newest.lock();
         if newest.is_none_or(|(newest, _)| newest < stamp) {
             *newest = Some((stamp, Instant::now()));
         }
         drop(newest);
-        self.inner
-            .add_with_gone(topic, stamp, value, emit, gone);
+        self.inner.add_with_gone(topic, stamp, value, emit, gone);
     }
 
     fn advance(&mut self, now: Stamp, emit: &mut dyn FnMut(SyncEvent<Value>)) {
@@ -186,7 +186,7 @@ impl Synchronizer<Value> for Any {
     }
 
     fn take_waiting(&mut self, gone: &mut Vec<Value>) {
-        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.newest.lock() = None;
         self.inner.take_waiting(gone);
     }
 }
@@ -210,7 +210,7 @@ pub struct Synchronized {
 impl Synchronized {
     /// Waits end although nothing arrives: since the newest message as much time has passed as on this machine's clock.
     fn advance(&self) {
-        let newest = *self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let newest = *self.newest.lock();
         if let Some((stamp, at)) = newest {
             let nanos = i64::try_from(at.elapsed().as_nanos()).unwrap_or(i64::MAX);
             self.shared.advance(stamp.plus_nanos(nanos));
@@ -268,32 +268,18 @@ impl Synchronized {
         py: Python<'_>,
         timeout: Option<Length>,
     ) -> PyResult<Option<Vec<Option<Message>>>> {
-        let deadline = timeout.map(|Length(timeout)| Instant::now() + timeout);
-        loop {
-            py.check_signals()?;
-            let wait = deadline.map_or(SIGNAL_POLL_INTERVAL, |end| {
-                end.saturating_duration_since(Instant::now())
-                    .min(SIGNAL_POLL_INTERVAL)
-            });
-            let found = py.detach(|| {
-                self.advance();
-                let sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
-                sets.recv_timeout(wait)
-            });
-            match found {
-                Ok(set) => {
-                    let one = |found: &Option<Stamped<Value>>| {
-                        let found = found.as_ref();
-                        found.map(|found| message(&found.value, &self.decoders))
-                    };
-                    return Ok(Some(set.iter().map(one).collect()));
-                }
-                Err(RecvTimeoutError::Disconnected) => return Ok(None),
-                Err(RecvTimeoutError::Timeout) => {}
+        let set = waited(py, timeout, |wait| {
+            self.advance();
+            match self.sets.lock().recv_timeout(wait) {
+                Ok(set) => Some(Some(set)),
+                Err(RecvTimeoutError::Disconnected) => Some(None),
+                Err(RecvTimeoutError::Timeout) => None,
             }
-            if deadline.is_some_and(|end| Instant::now() >= end) {
-                return Ok(None);
-            }
-        }
+        })?;
+        let one = |found: &Option<Stamped<Value>>| {
+            let found = found.as_ref();
+            found.map(|found| message(&found.value, &self.decoders))
+        };
+        Ok(set.flatten().map(|set| set.iter().map(one).collect()))
     }
 }

@@ -1,11 +1,12 @@
 //! Tables that are read on demand, and their batches.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ThreadId;
 
 use arrow_array::{Array, ArrayRef, RecordBatch, StructArray};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema, SchemaRef};
+use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 use pyo3_arrow::ffi::{
@@ -228,7 +229,7 @@ impl Batches {
 
     fn __next__(mut slf: PyRefMut<'_, Self>, py: Python<'_>) -> PyResult<Option<Batch>> {
         py.check_signals()?;
-        let rows = slf.rows.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let rows = slf.rows.get_mut();
         match detached(py, || rows.next())? {
             Some(batch) => Ok(Some(Batch(batch?))),
             None => Ok(None),

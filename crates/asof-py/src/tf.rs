@@ -1,6 +1,5 @@
 //! Transforms, with tf2's API.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use asof::tf::{
@@ -10,6 +9,7 @@ use asof::tf::{
 use asof::{Stamp, TimeRange, When};
 use nalgebra::{Isometry3, Point3, Quaternion, Translation3, UnitQuaternion};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2};
+use parking_lot::Mutex;
 use pyo3::prelude::*;
 
 use crate::errors::Failure;
@@ -243,11 +243,7 @@ impl TransformBuffer {
         filled: Option<PyRef<'_, Filled>>,
     ) -> PyResult<Self> {
         if let Some(filled) = filled {
-            let taken = filled
-                .0
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take();
+            let taken = filled.0.lock().take();
             let gone = || Failure::new("TransformException", "this buffer was taken already");
             return Ok(taken.ok_or_else(gone)?);
         }

@@ -1,12 +1,15 @@
 //! The verbs of the command over a recording. What they find is JSON.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use asof::check::{DoctorOptions, Expectations};
 use asof::export::{ExportFormat, ExportOptions};
-use asof::files::{Cut, RecoverOptions, SplitOptions};
+use asof::files::{Cut, NewFile, RecoverOptions, SplitOptions};
+use asof::formats::Compression;
+use asof::tf::TrajectoryFormat;
 use asof::{Error, Event, Progress, Query, Recording};
+use parking_lot::Mutex;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -42,7 +45,7 @@ pub fn collected() -> (Progress, Arc<Mutex<Vec<String>>>) {
     let told = Arc::clone(&warnings);
     let progress = Progress::to(move |event| {
         if let Event::Warning(text) = event {
-            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut told = told.lock();
             told.push(text.to_owned());
         }
     });
@@ -52,6 +55,16 @@ pub fn collected() -> (Progress, Arc<Mutex<Vec<String>>>) {
 /// The error of an option that is none of those that there are.
 pub fn wrong_option(option: &str, given: &str, known: &str) -> PyErr {
     PyValueError::new_err(format!("{option}='{given}' is unknown; there are {known}"))
+}
+
+/// The compression of this name.
+pub fn compression(name: &str) -> PyResult<Compression> {
+    match name {
+        "zstd" => Ok(Compression::Zstd),
+        "lz4" => Ok(Compression::Lz4),
+        "none" | "" => Ok(Compression::None),
+        other => Err(wrong_option("compression", other, "zstd, lz4 and none")),
+    }
 }
 
 /// Works on a recording on a thread of its own, until Ctrl-C.
@@ -65,11 +78,12 @@ fn said(
     let recording = Recording::new(Arc::clone(&source.recording), places);
     let recording = recording.with_progress(progress.clone());
     let found = awaited(py, move || work(&recording)).inspect_err(|_| progress.cancel())?;
-    let warnings = warnings.lock().unwrap_or_else(PoisonError::into_inner);
+    let warnings = warnings.lock();
     Ok((found, warnings.clone()))
 }
 
-fn json(written: serde_json::Result<String>) -> Result<String> {
+/// What was found, or why it cannot be told.
+pub fn json(written: serde_json::Result<String>) -> Result<String> {
     written.map_err(|error| Failure::new("Error", error))
 }
 
@@ -210,6 +224,30 @@ pub fn export(
     said(py, source, &places, move |recording| {
         let is_whole = recording.export(&folder, &options)?;
         json(serde_json::to_string(&is_whole))
+    })
+}
+
+/// Writes the poses of a topic of a time range into a file; how many there are.
+#[pyfunction]
+pub fn write_poses(
+    py: Python<'_>,
+    source: &Source,
+    places: Vec<PathBuf>,
+    topic: String,
+    written: (PathBuf, String),
+    part: (Option<Time>, Option<Time>),
+    force: bool,
+) -> PyResult<Said> {
+    let (path, format) = written;
+    let unknown = |_| wrong_option("format", &format, "csv, tum and kitti");
+    let format: TrajectoryFormat = format.parse().map_err(unknown)?;
+    let range = source.span(part.0, part.1);
+    said(py, source, &places, move |recording| {
+        let topic = recording.topic(&topic)?;
+        let new = NewFile::create(&path, |_| force)?;
+        let count = topic.write_poses(range, format, &mut new.writer()?)?;
+        new.finish()?;
+        json(serde_json::to_string(&count))
     })
 }
 

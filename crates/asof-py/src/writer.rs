@@ -4,14 +4,15 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampNanosecondType;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchReader};
 use arrow_schema::{DataType, Field, SchemaRef, TimeUnit};
-use asof::formats::{Compression, McapWriteError, McapWriter, McapWriterOptions};
+use asof::formats::{McapWriteError, McapWriter, McapWriterOptions};
 use asof::{Channel, Message as Written, Query, Schema, Source as _, Stamp};
+use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3_arrow::PyRecordBatchReader;
 
@@ -42,7 +43,7 @@ struct Open {
 
 impl Writer {
     fn with<T>(&self, work: impl FnOnce(&mut Open) -> Result<T>) -> Result<T> {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.0.lock();
         let closed = || {
             Failure::new(
                 "WriteError",
@@ -82,7 +83,7 @@ impl Open {
 /// A file that was not closed keeps what was written.
 impl Drop for Writer {
     fn drop(&mut self) {
-        let open = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let open = self.0.get_mut();
         if let Some(open) = open.take() {
             let _ = open.finish();
         }
@@ -101,17 +102,8 @@ impl Writer {
         level: u32,
         profile: &str,
     ) -> PyResult<Self> {
-        let compression = match compression {
-            "zstd" => Compression::Zstd,
-            "lz4" => Compression::Lz4,
-            "none" | "" => Compression::None,
-            other => {
-                let message = format_args!("compression='{other}' is not one of zstd, lz4, none");
-                return Err(pyo3::exceptions::PyValueError::new_err(message.to_string()));
-            }
-        };
         let options = McapWriterOptions {
-            compression,
+            compression: crate::verbs::compression(compression)?,
             level,
             profile: profile.to_owned(),
             ..McapWriterOptions::default()
@@ -257,7 +249,7 @@ impl Writer {
 
     /// Ends the file; returns how many messages it has. A second call does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<Option<u64>> {
-        let open = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let open = self.0.lock().take();
         Ok(py.detach(|| open.map(Open::finish).transpose())?)
     }
 }

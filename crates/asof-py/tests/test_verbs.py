@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import asof
 import pyarrow.parquet as pq
 import pytest
@@ -48,3 +50,27 @@ def test_a_recording_meets_its_own_expectations_and_equals_itself(rec, demo_path
     (tmp_path / "wrong.toml").write_text("what = 1")
     with pytest.raises(asof.Error, match="wrong.toml"):
         rec.check(tmp_path / "wrong.toml")
+
+
+def test_poses_are_written_as_a_trajectory(rec, tmp_path):
+    path = tmp_path / "odom.tum"
+    count = rec["/odom"].write_poses(path, "tum", start="+1s", end="+2s")
+    lines = path.read_text().splitlines()
+    assert count == len(lines) == 50 and all(len(line.split()) == 8 for line in lines)
+    with pytest.raises(errors.WriteError):
+        rec["/odom"].write_poses(path)
+    with pytest.raises(ValueError, match="kitti"):
+        rec["/odom"].write_poses(path, "svg")
+    with pytest.raises(asof.Error, match="no poses"):
+        rec["/imu"].write_poses(tmp_path / "imu.csv")
+
+
+def test_a_shifted_recording_has_other_names_and_times_everywhere(rec, tmp_path):
+    shifted = rec.shifted("/before", by=-1_000_000_000)
+    assert set(shifted) == {f"/before{topic}" for topic in rec} and shifted.start == rec.start - 1_000_000_000
+    for other in (shifted, pickle.loads(pickle.dumps(shifted))):
+        first, moved = next(iter(rec["/odom"])), next(iter(other["/before/odom"]))
+        assert (moved.log_time, moved.raw) == (first.log_time - 1_000_000_000, first.raw)
+        assert other["/before/odom"].read(columns=["stamp"]).to_numpy("stamp")[0] == rec["/odom"].to_numpy("stamp")[0]
+    made = shifted.split(tmp_path / "part.mcap", every="1h", topics=["/before/odom"])
+    assert set(asof.open(made["parts"][0]["output"])) == {"/before/odom"}

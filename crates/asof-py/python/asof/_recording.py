@@ -67,6 +67,7 @@ class Recording:
         self._places = list(places)
         self._source = _asof.Source.open(self._places)
         self._is_one = as_one
+        self._shift: tuple[Recording, str, int] | None = None
         if as_one:
             self._source = self._source.as_one()
 
@@ -75,12 +76,20 @@ class Recording:
         """Wraps a source that was opened in another way."""
         recording = cls.__new__(cls)
         recording._places, recording._source, recording._is_one = places, source, False
+        recording._shift = None
         return recording
 
     def as_one(self) -> Recording:
         """Several recordings as a single one: :meth:`join`, :meth:`resample` and :meth:`sql` do not keep them apart."""
         recording = Recording._of(self._source.as_one(), self._places)
         recording._is_one = True
+        return recording
+
+    def shifted(self, prefix: str = "", by: int = 0) -> Recording:
+        """The same with ``prefix`` before each topic, and with log times that are ``by`` nanoseconds later: to be put beside another.
+        Times inside of messages stay as recorded."""
+        recording = Recording._of(self._source.shifted(prefix, by), self._places)
+        recording._shift = (self, prefix, by)
         return recording
 
     # Contents
@@ -386,6 +395,8 @@ class Recording:
         )
 
     def __reduce__(self) -> Any:
+        if self._shift is not None:
+            return Recording.shifted, self._shift
         return Recording, (self._places, self._is_one)
 
 
@@ -466,6 +477,18 @@ class Topic:
     def follow(self, start: Any = None, end: Any = None) -> Iterator[_asof.Message]:
         """Its messages, then new ones as they arrive."""
         return self._recording._source.follow([self.name], start, end)
+
+    def write_poses(
+        self,
+        path: str | os.PathLike[str],
+        format: str = "csv",
+        start: Any = None,
+        end: Any = None,
+        force: bool = False,
+    ) -> int:
+        """Writes its poses as a trajectory, ``csv``, ``tum`` or ``kitti``, each at its own stamp; returns how many there are."""
+        written = (os.fspath(path), format)
+        return self._recording._said(_asof.write_poses, self.name, written, (start, end), force)
 
     def __iter__(self) -> Iterator[_asof.Message]:
         return self.messages()

@@ -79,7 +79,7 @@ def export(
         "features": {name: _feature(feature) for name, feature in mapping.items()},
     }
     made = _asof.export_lerobot([list(place) for place in several(places)], os.fspath(out), json.dumps(wanted), append)
-    exported = Exported(**made)
+    exported = Exported(**json.loads(made))
     if exported.unusable:
         warnings.warn(f"{exported.unusable:,} messages could not be used", DecodeWarning, stacklevel=2)
     return exported
