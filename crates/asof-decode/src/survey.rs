@@ -65,6 +65,11 @@ impl Survey {
         })
     }
 
+    /// Whether the types of a channel's fields are known from its messages alone.
+    pub fn is_needed(channel: &Channel) -> bool {
+        is_open(channel)
+    }
+
     /// Messages that show a channel's columns, to create a decoder from; `None` where it has a schema, or was not
     /// read.
     pub fn samples(&self, channel: &Channel) -> Option<[&[u8]; 2]> {

@@ -705,3 +705,49 @@ fn parts_of(pose: &Isometry3<f64>) -> Pose {
     let (place, turn) = (&pose.translation, &pose.rotation);
     [place.x, place.y, place.z, turn.i, turn.j, turn.k, turn.w]
 }
+
+#[cfg(test)]
+mod tests {
+    use asof_core::{Channel, Message, Schema};
+    use asof_formats::{McapFile, McapWriter, McapWriterOptions};
+
+    use super::*;
+
+    /// The robots of a recording with transforms in so many namespaces.
+    fn robots_of(namespaces: usize) -> usize {
+        let schema = Arc::new(Schema {
+            name: "tf2_msgs/msg/TFMessage".to_owned(),
+            encoding: "ros2msg".to_owned(),
+            data: "geometry_msgs/TransformStamped[] transforms".into(),
+        });
+        let out = std::io::Cursor::new(Vec::new());
+        let mut writer = McapWriter::new(out, McapWriterOptions::default()).expect("a writer");
+        for number in 0..namespaces {
+            let channel = Channel {
+                topic: format!("/r{number}/tf"),
+                message_encoding: "cdr".to_owned(),
+                schema: Some(Arc::clone(&schema)),
+                ..Channel::default()
+            };
+            let message = Message {
+                channel: Arc::new(channel),
+                log_time: Stamp::EPOCH,
+                publish_time: Stamp::EPOCH,
+                sequence: 0,
+                payload: vec![0, 1, 0, 0, 0, 0, 0, 0].into(),
+            };
+            writer.write(&message).expect("written");
+        }
+        let bytes = writer.finish().expect("finished").into_inner();
+        let file = McapFile::from_bytes("test", bytes).expect("it opens");
+        let cache = BlockCache::over(Arc::new(file), asof_blocks::CacheOptions::default());
+        Frames::new(&cache, &[], 1 << 20).robots.len()
+    }
+
+    #[test]
+    fn more_namespaces_than_are_told_apart_are_one_robot() {
+        assert_eq!(robots_of(1), 1);
+        assert_eq!(robots_of(MOST_ROBOTS), MOST_ROBOTS);
+        assert_eq!(robots_of(MOST_ROBOTS + 1), 1);
+    }
+}

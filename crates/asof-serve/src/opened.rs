@@ -268,12 +268,15 @@ impl OpenRecordings {
 
     /// Writes the cached blocks of each to its folder, if it has one.
     pub fn keep_on_disk(&self) {
-        let apps = |open: &Open| -> Vec<Arc<App>> {
-            let apps = open.all.iter().map(|entry| Arc::clone(&entry.app));
-            apps.collect()
-        };
-        let apps = apps(&self.lock());
-        apps.iter().for_each(|app| app.cache.keep_on_disk());
+        let apps: Vec<Arc<App>> = self
+            .lock()
+            .all
+            .iter()
+            .map(|entry| Arc::clone(&entry.app))
+            .collect();
+        for app in &apps {
+            app.cache.keep_on_disk();
+        }
     }
 
     /// Closes all of them.

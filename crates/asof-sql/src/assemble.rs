@@ -259,8 +259,13 @@ impl Assembler {
             None
         } else {
             let some = Projection::any_of(self.shape.paths.clone());
+            let samples = self.shared.opened(self.recording).samples(channel);
+            let mut samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
+            if samples.is_empty() {
+                samples.push(payload_of(batch, row).bytes);
+            }
             // A channel that has none of the fields yields NULLs.
-            decoder(channel, &some, payload_of(batch, row).bytes)
+            decoder(channel, &some, &samples)
         };
         self.pending.push(Pending {
             channel: Arc::clone(channel),

@@ -81,7 +81,11 @@ impl SqlError {
             place: spanned.or_else(|| place_of_name(sql, wanted)),
             suggestion,
         };
-        match error.find_root() {
+        let root = error.find_root();
+        if let Some((word, why)) = not_sorted_by(&root.to_string()) {
+            return missing(why.to_owned(), word, None);
+        }
+        match root {
             DataFusionError::ResourcesExhausted(text) => SqlError::Memory(first_line(text)),
             DataFusionError::SQL(error, _) => of_parser(&error.to_string()),
             DataFusionError::External(error) => SqlError::Engine(error.to_string()),
@@ -156,6 +160,17 @@ impl SqlError {
 fn no_time_in(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("Error parsing timestamp from '")?;
     rest.split_once("':").map(|(given, _)| given)
+}
+
+/// What the engine has no plan for, if that is what an error is about: a word of it, and why with a way on.
+fn not_sorted_by(text: &str) -> Option<(&'static str, &'static str)> {
+    if text.contains("does not satisfy order requirements") {
+        let why = "rows cannot be sorted by this expression; give it a name in SELECT, and write that name in ORDER BY";
+        return Some(("ORDER", why));
+    }
+    let why = "unnest stands in SELECT alone; give it a name there, and write that name in ORDER BY, or around a subquery in WHERE";
+    text.contains("Unnest should be rewritten")
+        .then_some(("unnest", why))
 }
 
 /// Names for suggestions.

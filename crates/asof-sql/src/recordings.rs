@@ -1,10 +1,11 @@
 //! The recordings of a database: those that were named, and those of catalogues, which are known once a query has asked for them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use asof_catalogue::TopicTotal;
-use asof_core::{Channel, Source, Stamp, Summary, TimeRange};
+use asof_core::{Channel, Query, Source, Stamp, Summary, TimeRange};
+use asof_decode::Survey;
 use datafusion::arrow::datatypes::Fields;
 use datafusion::catalog::Session;
 use datafusion::common::{Result, plan_err};
@@ -27,6 +28,8 @@ pub(crate) struct Opened {
     /// Its address for other processes, if one reads it.
     #[cfg(feature = "distributed")]
     pub address: Option<crate::distributed::RecordingAddress>,
+    /// The types of topics without a schema, once they are asked for.
+    pub surveys: Mutex<HashMap<String, Arc<OnceLock<Survey>>>>,
 }
 
 impl Opened {
@@ -39,7 +42,27 @@ impl Opened {
             version: None,
             #[cfg(feature = "distributed")]
             address: None,
+            surveys: Mutex::default(),
         }
+    }
+
+    /// Messages that together show the types of a channel without a schema: its topic is read once, as 0 may be followed by 0.5.
+    /// None where there is a schema, or nothing that can be read.
+    pub fn samples(&self, channel: &Channel) -> Vec<Vec<u8>> {
+        if !Survey::is_needed(channel) {
+            return Vec::new();
+        }
+        let topic = &channel.topic;
+        let survey = {
+            let mut surveys = self.surveys.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(surveys.entry(topic.clone()).or_default())
+        };
+        let survey = survey.get_or_init(|| {
+            let query = Query::topics([topic]);
+            Survey::of(&*self.recording, &query).unwrap_or_default()
+        });
+        let samples = survey.samples(channel).into_iter().flatten();
+        samples.map(<[u8]>::to_vec).collect()
     }
 
     /// Its summary, whose channels may be missing.

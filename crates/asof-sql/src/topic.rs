@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use asof_core::{Channel, Query, Source, TimeRange};
-use asof_decode::{Layers, Projection, Table};
+use asof_core::{Channel, TimeRange};
+use asof_decode::{Layers, Projection, Survey, Table};
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{
     DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit,
@@ -129,31 +129,30 @@ pub(crate) fn field_name(column: &str) -> &str {
     }
 }
 
-/// A decoder for the messages of a channel, with only these fields.
+/// A decoder for the messages of a channel, with only these fields; samples are asked for without a schema alone.
 pub(crate) fn decoder(
     channel: &Arc<Channel>,
     projection: &Projection,
-    sample: &[u8],
+    samples: &[&[u8]],
 ) -> Option<Box<dyn Table>> {
     let layers = Layers::standard().without("semantic");
-    layers.assign(channel, projection, &[sample]).1
+    layers.assign(channel, projection, samples).1
 }
 
-/// Of so many recordings of a catalogue the first message is looked at, where a topic has no schema.
-const MOST_SAMPLES: usize = 16;
+/// So many recordings of a catalogue are looked at, where a topic has no schema.
+const MOST_SURVEYED: usize = 16;
 
-/// The columns of a channel's messages; without a schema, those of the first messages of its recordings.
+/// The columns of a channel's messages; without a schema, those that the messages of its recordings show.
 fn columns_of(
     shared: &Shared,
     channel: &Arc<Channel>,
     place: Option<usize>,
 ) -> Result<Vec<Fields>> {
-    let columns = |sample: &[u8]| {
-        let table = decoder(channel, &Projection::All, sample)?;
+    let columns = |samples: &[&[u8]]| {
+        let table = decoder(channel, &Projection::All, samples)?;
         Some(table.schema().fields().clone())
     };
-    let has_schema = (channel.schema.as_ref()).is_some_and(|schema| !schema.data.is_empty());
-    if has_schema {
+    if !Survey::is_needed(channel) {
         let columns = shared.columns_of("", channel, || columns(&[]));
         return Ok(columns.into_iter().collect());
     }
@@ -164,30 +163,14 @@ fn columns_of(
         let all = shared.select(Some(&topics), &Pushdown::default(), &[], None)?;
         let mut all: Vec<usize> = all.iter().map(|one| one.place).collect();
         shared.retain_readable(&mut all, |place| *place);
-        let step = all.len().div_ceil(MOST_SAMPLES).max(1);
+        let step = all.len().div_ceil(MOST_SURVEYED).max(1);
         all.into_iter().step_by(step).collect()
     };
     let found = places.into_iter().filter_map(|place| {
-        let sample = first_payload(channel, &*shared.opened(place).recording);
-        columns(&sample.unwrap_or_default())
+        let samples = shared.opened(place).samples(channel);
+        columns(&samples.iter().map(Vec::as_slice).collect::<Vec<_>>())
     });
     Ok(found.collect())
-}
-
-fn first_payload(channel: &Arc<Channel>, recording: &dyn Source) -> Option<Vec<u8>> {
-    let query = Query::topics([&channel.topic]);
-    // A catalogue has channels of its own.
-    let is_own = |other: &Arc<Channel>| {
-        Arc::ptr_eq(other, channel) || other.message_encoding == channel.message_encoding
-    };
-    for batch in recording.read(&query).ok()? {
-        let batch = batch.ok()?;
-        let mut own = batch.iter().filter(|one| is_own(one.channel));
-        if let Some(first) = own.next() {
-            return Some(first.payload.to_vec());
-        }
-    }
-    None
 }
 
 #[async_trait]

@@ -106,21 +106,14 @@ fn the_fields_of_what_is_unknown_are_null_in_every_function() {
     assert_eq!(ints(known.column(0)), ints(known.column(1)));
 }
 
-#[test]
-fn the_fields_of_a_null_struct_of_a_message_are_null() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("run.mcap");
+/// A recording of JSON texts without a schema, a microsecond apart.
+fn of_texts(folder: &Path, texts: &[String]) -> Database {
+    let path = folder.join("run.mcap");
     let channel = Arc::new(Channel {
         topic: "/pose".to_owned(),
         message_encoding: "json".to_owned(),
         ..Channel::default()
     });
-    let texts = [
-        r#"{"pose": {"at": {"x": 1.5}, "names": ["a"], "who": "a"}, "n": 1}"#,
-        r#"{"pose": null, "n": 2}"#,
-        r#"{"n": 3}"#,
-        r#"{"pose": {"at": null}, "n": 4}"#,
-    ];
     let messages = texts.iter().zip(0..).map(|(text, n)| Message {
         channel: Arc::clone(&channel),
         log_time: Stamp::from_nanos(START + n),
@@ -130,7 +123,36 @@ fn the_fields_of_a_null_struct_of_a_message_are_null() {
     });
     write(&path, messages);
     let named = vec![("run.mcap".to_owned(), opened(&path))];
-    let database = Database::new(named, SqlOptions::default()).expect("a database");
+    Database::new(named, SqlOptions::default()).expect("a database")
+}
+
+#[test]
+fn a_field_has_the_type_of_all_its_values_where_there_is_no_schema() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut texts = vec![r#"{"x": 0}"#.to_owned(); 30_000];
+    texts[29_998] = r#"{"x": 0.5, "late": 7}"#.to_owned();
+    texts[29_999] = "not JSON".to_owned();
+    let database = of_texts(folder.path(), &texts);
+    let all = rows(
+        &database,
+        "SELECT CAST(sum(x) * 2 AS BIGINT), sum(late), count(x) FROM pose",
+    );
+    assert_eq!(ints(all.column(0)), [Some(1)]);
+    assert_eq!(ints(all.column(1)), [Some(7)]);
+    assert_eq!(ints(all.column(2)), [Some(29_999)]);
+}
+
+#[test]
+fn the_fields_of_a_null_struct_of_a_message_are_null() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let texts = [
+        r#"{"pose": {"at": {"x": 1.5}, "names": ["a"], "who": "a"}, "n": 1}"#,
+        r#"{"pose": null, "n": 2}"#,
+        r#"{"n": 3}"#,
+        r#"{"pose": {"at": null}, "n": 4}"#,
+    ]
+    .map(str::to_owned);
+    let database = of_texts(folder.path(), &texts);
     for (field, wanted) in [
         ("pose.at.x", 1),
         ("pose.who", 1),
@@ -352,6 +374,40 @@ fn a_query_of_any_depth_is_answered_or_refused() {
         let error = fixture.database.query(&sql).err().expect("it is refused");
         let error = error.to_string();
         assert!(error.contains(why) && error.len() < 400, "{error}");
+    }
+}
+
+#[test]
+fn what_rows_cannot_be_sorted_by_is_told_with_its_place_and_a_way_on() {
+    let all: Vec<common::Row> = (0..40).map(|n| (n, n, n)).collect();
+    let fixture = common::database(&[("/a", &all)], 2);
+    for (sql, place) in [
+        (
+            "SELECT n FROM a ORDER BY abs(n) > 3 LIMIT 1",
+            "line 1, column 17",
+        ),
+        (
+            "SELECT n\nFROM a ORDER BY unnest([2, 1])",
+            "line 2, column 17",
+        ),
+        (
+            "SELECT n FROM a WHERE unnest([2, 1]) = n",
+            "line 1, column 23",
+        ),
+    ] {
+        let error = fixture.database.collect(sql).expect_err("there is no plan");
+        let error = error.to_string();
+        assert!(
+            error.contains("name in SELECT") || error.contains("name there"),
+            "{error}"
+        );
+        assert!(error.contains(place) && error.len() < 200, "{error}");
+    }
+    for sql in [
+        "SELECT n, abs(n) > 3 AS far FROM a ORDER BY far LIMIT 1",
+        "SELECT n, unnest([2, 1]) AS u FROM a ORDER BY u LIMIT 1",
+    ] {
+        assert_eq!(ints(fixture.rows(sql).column(0)).len(), 1, "{sql}");
     }
 }
 
