@@ -310,7 +310,7 @@ fn bytes_are_plain_unless_views_are_wanted() {
         let columns: Vec<_> = reader
             .map(|batch| Arc::clone(batch.unwrap().column(data)))
             .collect();
-        assert_eq!(columns.iter().map(|column| column.len()).sum::<usize>(), 3);
+        assert_eq!(columns.iter().map(Array::len).sum::<usize>(), 3);
         Arc::clone(&columns[0])
     };
     let plain = read();

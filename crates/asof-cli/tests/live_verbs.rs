@@ -419,13 +419,13 @@ fn serving(folder: &Folder, place: &str) -> (Serving, String) {
     let mut child = common::asof()
         .args(["serve", place, "--listen", "127.0.0.1:0", "--no-open"])
         .current_dir(folder.path(""))
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
         .spawn()
         .expect("start");
     let out = child.stdout.take().expect("an output");
     let running = Serving(child);
-    let mut lines = std::io::BufReader::new(out).lines().map_while(Result::ok);
+    let mut lines = BufReader::new(out).lines().map_while(Result::ok);
     let line = lines.find(|line| line.starts_with("Open http"));
     let line = line.expect("an address");
     let address = line["Open http://".len()..]
