@@ -8,7 +8,10 @@ use rustc_hash::FxHashMap;
 
 use crate::error::DecodeError;
 use crate::layers::{Layers, Table};
+use crate::schema::shape::Inference;
+use crate::survey::is_open;
 use crate::tables::columns_of;
+use crate::wire::json::add_sample;
 use crate::{Decoder, Payload, Projection, Record, SchemaError, Survey};
 
 /// One value per channel, created when its first message comes.
@@ -66,10 +69,20 @@ struct BySchema<T> {
     places: ByChannel<usize>,
     /// By the address of the schema, which is kept so that its address is not reused.
     known: FxHashMap<usize, Vec<(Arc<Schema>, String, usize)>>,
-    values: Vec<T>,
+    values: Vec<Made<T>>,
     /// The columns of all of them, with those within others.
     columns: usize,
 }
+
+/// A value, its columns, and the state of the types that it was made of.
+struct Made<T> {
+    value: T,
+    columns: usize,
+    state: State,
+}
+
+/// Which inference, and how often its types have changed; nothing else where there is a schema.
+type State = Option<(usize, usize)>;
 
 /// When values have more columns than this, all are discarded and created again.
 const MOST_COLUMNS: usize = 500_000;
@@ -86,8 +99,13 @@ impl<T> Default for BySchema<T> {
 }
 
 impl<T> BySchema<T> {
-    /// The value of a channel; `make` creates it, and counts its columns.
-    fn get(&mut self, channel: &Arc<Channel>, make: impl FnOnce() -> (T, usize)) -> &mut T {
+    /// The value of a channel; `make` creates it, and counts its columns. Another state of its types asks for another value.
+    fn get(
+        &mut self,
+        channel: &Arc<Channel>,
+        state: State,
+        mut make: impl FnMut() -> (T, usize),
+    ) -> &mut T {
         if self.values.len() >= MOST_CHANNELS || self.columns > MOST_COLUMNS {
             *self = BySchema::default();
         }
@@ -111,14 +129,28 @@ impl<T> BySchema<T> {
             }
             let (value, count) = make();
             *columns += count;
-            values.push(value);
+            values.push(Made {
+                value,
+                columns: count,
+                state,
+            });
             let place = values.len() - 1;
             if let (Some(alike), Some(schema)) = (&mut alike, schema) {
                 alike.push((Arc::clone(schema), encoding.clone(), place));
             }
             place
         });
-        &mut self.values[place]
+        let made = &mut values[place];
+        if made.state != state {
+            let (value, count) = make();
+            *columns = (*columns - made.columns).saturating_add(count);
+            *made = Made {
+                value,
+                columns: count,
+                state,
+            };
+        }
+        &mut made.value
     }
 }
 
@@ -149,6 +181,9 @@ impl<T> BySchema<T> {
 pub struct Decoders {
     projection: Projection,
     survey: Survey,
+    /// What the messages so far show of channels without a schema; of others nothing.
+    shown: Shown,
+    is_fixed: bool,
     fields: BySchema<Result<Decoder, SchemaError>>,
     meanings: BySchema<Result<Box<dyn Table>, SchemaError>>,
     failures: FxHashMap<usize, ChannelFailures>,
@@ -184,7 +219,16 @@ impl Decoders {
         Decoders { survey, ..self }
     }
 
-    /// The decoder of a channel. `samples` are some of its payloads; only channels without a schema need them.
+    /// The same, whose columns stay those of a channel's first message where there is no schema: for a table whose header is
+    /// written. What does not fit is in the column of all that has none.
+    #[must_use]
+    pub fn with_fixed_columns(self) -> Self {
+        let is_fixed = true;
+        Decoders { is_fixed, ..self }
+    }
+
+    /// The decoder of a channel for these payloads; only channels without a schema look at them. The types of their fields
+    /// widen with each: 0 may be followed by 0.5.
     ///
     /// # Errors
     /// When none can be created; it is not tried again.
@@ -194,10 +238,11 @@ impl Decoders {
         samples: &[&[u8]],
     ) -> Result<&mut Decoder, SchemaError> {
         let (projection, survey) = (&self.projection, &self.survey);
-        let decoder = self.fields.get(channel, || {
-            let surveyed = survey.samples(channel);
-            let samples = surveyed.as_ref().map_or(samples, |both| &both[..]);
-            let made = Decoder::new(channel, projection, samples);
+        let (state, shown) = self.shown.with(channel, samples, survey, self.is_fixed);
+        let decoder = self.fields.get(channel, state, || {
+            let made = with_samples(channel, samples, survey, shown, |samples| {
+                Decoder::new(channel, projection, samples)
+            });
             let columns = made.as_ref().map_or(0, Decoder::columns);
             (made, columns)
         });
@@ -276,18 +321,21 @@ impl Decoders {
     /// When it cannot be decoded; it is counted among the [`failures`](Self::failures).
     pub fn meaning(&mut self, message: &Message) -> Result<Record, DecodeError> {
         let channel = &message.channel;
-        let table = self.meanings.get(channel, || {
-            let layers = Layers::standard().without("raw");
-            let (_, table) = layers.assign(channel, &Projection::All, &[&message.payload]);
-            let made = match table {
-                Some(table) => Ok(table),
+        let samples: &[&[u8]] = &[&message.payload];
+        let (state, shown) = (self.shown).with(channel, samples, &self.survey, self.is_fixed);
+        let table = self.meanings.get(channel, state, || {
+            let made = with_samples(channel, samples, &self.survey, shown, |samples| {
+                let layers = Layers::standard().without("raw");
+                let (_, table) = layers.assign(channel, &Projection::All, samples);
                 // Reflection had the reason, in a type that the layers do not pass on.
-                None => Err(Decoder::new(channel, &Projection::All, &[&message.payload])
-                    .err()
-                    .unwrap_or_else(|| SchemaError::NoDefinition {
-                        name: channel.type_name().to_owned(),
-                    })),
-            };
+                table.ok_or_else(|| {
+                    Decoder::new(channel, &Projection::All, samples)
+                        .err()
+                        .unwrap_or_else(|| SchemaError::NoDefinition {
+                            name: channel.type_name().to_owned(),
+                        })
+                })
+            });
             let table = made.as_ref().ok();
             let columns = table.map_or(0, |table| columns_of(table.schema().fields()));
             (made, columns)
@@ -335,6 +383,55 @@ impl Decoders {
             first: error.clone(),
         });
         failures.count += 1;
+    }
+}
+
+/// What messages so far show of channels without a schema; of others nothing.
+#[derive(Default)]
+struct Shown {
+    by_channel: ByChannel<Option<(usize, Inference)>>,
+    made: usize,
+}
+
+impl Shown {
+    /// Widens a channel's types by these messages, where neither a schema nor a survey has them.
+    fn with(
+        &mut self,
+        channel: &Arc<Channel>,
+        samples: &[&[u8]],
+        survey: &Survey,
+        is_fixed: bool,
+    ) -> (State, Option<&Inference>) {
+        let made = &mut self.made;
+        let shown = self.by_channel.get(channel, || {
+            let is_open = !is_fixed && is_open(channel) && survey.samples(channel).is_none();
+            *made += 1;
+            is_open.then(|| (*made, Inference::default()))
+        });
+        let Some((number, types)) = shown else {
+            return (None, None);
+        };
+        for sample in samples {
+            add_sample(types, sample, channel.message_encoding == "cbor");
+        }
+        (Some((*number, types.changes())), Some(types))
+    }
+}
+
+/// Makes something of messages that show a channel's types: those of a survey, or what was shown so far, or these.
+fn with_samples<T>(
+    channel: &Channel,
+    samples: &[&[u8]],
+    survey: &Survey,
+    shown: Option<&Inference>,
+    make: impl FnOnce(&[&[u8]]) -> T,
+) -> T {
+    if let Some(types) = shown {
+        return make(&types.witnesses().each_ref().map(Vec::as_slice));
+    }
+    match survey.samples(channel) {
+        Some(surveyed) => make(&surveyed),
+        None => make(samples),
     }
 }
 
@@ -399,13 +496,49 @@ mod tests {
         let channels = ["/a", "/b", "/c"].map(|topic| channel(topic, "json"));
         let mut made = 0;
         for channel in channels.iter().chain(&channels) {
-            values.get(channel, || {
+            values.get(channel, None, || {
                 made += 1;
                 ((), MOST_COLUMNS / 2 + 1)
             });
             assert!(values.values.len() <= 2);
         }
         assert_eq!(made, 6);
+    }
+
+    #[test]
+    fn without_a_schema_the_fields_are_those_of_all_messages_so_far() {
+        let mut decoders = Decoders::default();
+        let channels = ["/a", "/b"].map(|topic| channel(topic, "json"));
+        for channel in channels.iter().chain(&channels) {
+            let texts: [(&[u8], _, _); 5] = [
+                (br#"{"x":0}"#, Some(0.0), None),
+                (br#"{"x":0.5}"#, Some(0.5), None),
+                (br#"{"x":1,"late":7}"#, Some(1.0), Some(7.0)),
+                (br#"{"late":-0.25}"#, None, Some(-0.25)),
+                (b"2.5", None, None),
+            ];
+            for (text, x, late) in texts {
+                let message = message(channel, text);
+                let record = decoders.record(&message).expect("decoded");
+                assert_eq!((record.number("x"), record.number("late")), (x, late));
+                let record = decoders.meaning(&message).expect("decoded");
+                assert_eq!((record.number("x"), record.number("late")), (x, late));
+            }
+        }
+        let last = message(&channels[0], b"2.5");
+        let record = decoders.record(&last).expect("decoded");
+        assert_eq!(record.number("value"), Some(2.5));
+        let mut fixed = Decoders::default().with_fixed_columns();
+        let columns = |decoders: &mut Decoders, text| {
+            let decoder = decoders.of(&channels[0], &[text]).expect("a decoder");
+            decoder.columns()
+        };
+        let first = columns(&mut fixed, br#"{"x":0}"#);
+        assert_eq!(columns(&mut fixed, br#"{"y":0.5,"z":1}"#), first);
+        // A field that the first messages lack is found when it comes.
+        let mut late = Decoders::new(Projection::paths(["late"]));
+        assert!(late.of(&channels[0], &[br#"{"x":0}"#]).is_err());
+        assert!(late.of(&channels[0], &[br#"{"late":0}"#]).is_ok());
     }
 
     #[test]

@@ -467,7 +467,7 @@ pub(crate) fn scan(
     mut take: impl FnMut(&[Stamp], &RecordBatch) -> Result<(), String>,
 ) -> Result<(), String> {
     let mut decoders = Decoders::new(path.projection());
-    let mut any = None;
+    let mut failed_channels: BTreeMap<usize, String> = BTreeMap::new();
     for batch in cache.read_as(query, HeadClass::Scan) {
         let batch = batch.map_err(|error| error.to_string())?;
         // A file may have tens of thousands of channels on a topic: only those with messages are looked at.
@@ -480,13 +480,17 @@ pub(crate) fn scan(
                 continue;
             };
             let channel = first.channel;
-            let decoder = match decoders.of(channel, &[first.payload]) {
+            let payloads: Vec<&[u8]> = run.iter().map(|message| message.payload).collect();
+            let key = Arc::as_ptr(channel) as usize;
+            let decoder = match decoders.of(channel, &payloads) {
                 Ok(decoder) => decoder,
                 Err(error) => {
-                    any.get_or_insert_with(|| error.to_string());
+                    failed_channels.insert(key, error.to_string());
                     continue;
                 }
             };
+            // Without a schema, later messages may have what the first ones lack.
+            failed_channels.remove(&key);
             let timed: Vec<_> = run
                 .iter()
                 .map(|message| {
@@ -511,7 +515,9 @@ pub(crate) fn scan(
             }
         }
     }
-    any.map_or(Ok(()), Err)
+    failed_channels
+        .pop_first()
+        .map_or(Ok(()), |(_, why)| Err(why))
 }
 
 /// The messages of a topic between two times, one at a time.

@@ -247,6 +247,8 @@ impl Scan {
 struct Fields {
     paths: Vec<FieldPath>,
     decoders: Decoders,
+    /// Without a schema, a message may lack some.
+    of_some: Decoders,
     /// Whether a message could be decoded, and why the first one could not.
     is_decoded: bool,
     error: Option<String>,
@@ -257,10 +259,11 @@ impl Fields {
         let paths = paths.iter().map(|path| FieldPath::parse(path));
         let paths = paths.collect::<Result<Vec<_>, _>>();
         let paths = paths.map_err(|error| error.to_string())?;
-        let projection = Projection::paths(paths.iter().map(FieldPath::fields));
+        let fields = || paths.iter().map(FieldPath::fields);
         Ok(Fields {
+            decoders: Decoders::new(Projection::paths(fields())),
+            of_some: Decoders::new(Projection::any_of(fields())),
             paths,
-            decoders: Decoders::new(projection),
             is_decoded: false,
             error: None,
         })
@@ -293,8 +296,13 @@ impl Fields {
 
     /// The value at each path, null where there is none; `None` for a message that cannot be decoded.
     fn of(&mut self, scan: &Scan, message: &Message) -> Result<Option<Vec<Value>>, String> {
-        let decoder = self.decoders.of(&message.channel, &[&message.payload]);
-        let decoder = match decoder {
+        let schema = message.channel.schema.as_ref();
+        let decoders = if schema.is_none_or(|schema| schema.data.is_empty()) {
+            &mut self.of_some
+        } else {
+            &mut self.decoders
+        };
+        let decoder = match decoders.of(&message.channel, &[&message.payload]) {
             Ok(decoder) => decoder,
             Err(error) => {
                 self.error.get_or_insert_with(|| error.to_string());

@@ -177,6 +177,42 @@ fn a_series_is_worked_out_once() {
 }
 
 #[test]
+fn fields_without_a_schema_are_plotted_as_the_messages_have_them() {
+    let channel = json_channel("/x");
+    let text = |n: i64| match n {
+        0 => json!({ "x": 0 }),
+        7 => json!({ "x": 3.5, "late": 2 }),
+        n => json!({ "x": n as f64 / 2.0 }),
+    };
+    let served = serve(
+        Tape::new((0..10).map(|n| logged(&channel, n * SECOND, text(n).to_string()))),
+        &options(),
+    );
+    let series = |path: &str| {
+        let answer = served.get(&format!("/api/series?topic=/x&path={path}&columns=10"));
+        columns(&answer.body, 2, 10)
+    };
+    let (lanes, error) = series("x");
+    let halves: Vec<f64> = (0..10).map(|n| f64::from(n) / 2.0).collect();
+    assert_eq!((&lanes[0], error.as_str()), (&halves, ""));
+    let (lanes, error) = series("late");
+    let known: Vec<f64> = lanes[1]
+        .iter()
+        .copied()
+        .filter(|one| !one.is_nan())
+        .collect();
+    assert_eq!((known.as_slice(), error.as_str()), (&[2.0][..], ""));
+    let rows = served.get("/api/rows?topic=/x&paths=x,late").json();
+    assert_eq!(rows["rows"].as_array().map(Vec::len), Some(10));
+    assert_eq!(rows["rows"][7], json!([7 * SECOND, 3.5, 2]));
+    assert!(
+        series("none").1.contains("no field"),
+        "{}",
+        series("none").1
+    );
+}
+
+#[test]
 fn to_zoom_into_a_series_reads_nothing() {
     let ask = |served: &Served, range: &str| {
         let body = served

@@ -46,6 +46,7 @@ const EXACT: i128 = 1 << 53;
 pub(crate) struct Inference {
     root: Shape,
     nodes: usize,
+    changes: usize,
 }
 
 impl Inference {
@@ -54,10 +55,16 @@ impl Inference {
         let seed = Widen {
             shape: &mut self.root,
             nodes: &mut self.nodes,
+            changes: &mut self.changes,
             depth: 0,
         };
         // Half of a broken message may have been added: types are then wider than necessary.
         let _ = seed.deserialize(&mut serde_json::Deserializer::from_slice(text));
+    }
+
+    /// How often the types have changed so far.
+    pub fn changes(&self) -> usize {
+        self.changes
     }
 
     pub fn into_types(self, name: &str) -> MessageType {
@@ -84,7 +91,9 @@ impl Inference {
 }
 
 impl Shape {
-    fn widen(&mut self, other: Shape) {
+    /// Widens it by a scalar; returns whether it is another type now.
+    fn widen(&mut self, other: Shape) -> bool {
+        let before = self.scalar();
         *self = match (std::mem::take(self), other) {
             (Shape::Unknown, shape) | (shape, Shape::Unknown) => shape,
             (Shape::Bool, Shape::Bool) => Shape::Bool,
@@ -97,28 +106,39 @@ impl Shape {
                 Shape::Number
             }
             _ => Shape::Any,
+        };
+        self.scalar() != before
+    }
+
+    /// The type of a scalar.
+    fn scalar(&self) -> Option<Kind> {
+        match self {
+            Shape::Bool => Some(Kind::Scalar(Scalar::Bool)),
+            Shape::Whole(least, most) => {
+                Some(if *least >= i64::MIN.into() && *most <= i64::MAX.into() {
+                    Kind::Scalar(Scalar::Int64)
+                } else if *least >= 0 && *most <= u64::MAX.into() {
+                    Kind::Scalar(Scalar::Uint64)
+                } else {
+                    Kind::Json
+                })
+            }
+            Shape::Number => Some(Kind::Scalar(Scalar::Float64)),
+            Shape::Text => Some(Kind::Text),
+            _ => None,
         }
     }
 
     fn into_kind(self, name: &str, types: &mut MessageType) -> Kind {
+        if let Some(scalar) = self.scalar() {
+            return scalar;
+        }
         match self {
-            Shape::Bool => Kind::Scalar(Scalar::Bool),
-            Shape::Whole(least, most) => {
-                if least >= i64::MIN.into() && most <= i64::MAX.into() {
-                    Kind::Scalar(Scalar::Int64)
-                } else if least >= 0 && most <= u64::MAX.into() {
-                    Kind::Scalar(Scalar::Uint64)
-                } else {
-                    Kind::Json
-                }
-            }
-            Shape::Number => Kind::Scalar(Scalar::Float64),
-            Shape::Text => Kind::Text,
             Shape::Array(item) => Kind::List(Box::new(item.into_kind("item", types))),
             Shape::Object(object) if !object.fields.is_empty() => {
                 Kind::Struct(place_object(name, object, types))
             }
-            Shape::Object(_) | Shape::Unknown | Shape::Any => Kind::Json,
+            _ => Kind::Json,
         }
     }
 
@@ -180,7 +200,28 @@ fn place_object(name: &str, object: Object, types: &mut MessageType) -> usize {
 struct Widen<'a> {
     shape: &'a mut Shape,
     nodes: &'a mut usize,
+    changes: &'a mut usize,
     depth: usize,
+}
+
+impl Widen<'_> {
+    fn scalar<E>(self, scalar: Shape) -> Result<(), E> {
+        *self.changes += usize::from(self.shape.widen(scalar));
+        Ok(())
+    }
+
+    /// An object or array takes its type, where it is the first value.
+    fn first(&mut self, shape: Shape) {
+        if matches!(self.shape, Shape::Unknown) && self.depth < DEEPEST {
+            *self.shape = shape;
+            *self.changes += 1;
+        }
+    }
+
+    fn any(shape: &mut Shape, changes: &mut usize) {
+        *changes += usize::from(!matches!(shape, Shape::Any));
+        *shape = Shape::Any;
+    }
 }
 
 impl<'de> DeserializeSeed<'de> for Widen<'_> {
@@ -203,36 +244,29 @@ impl<'de> Visitor<'de> for Widen<'_> {
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        self.shape.widen(Shape::Bool);
-        Ok(())
+        self.scalar(Shape::Bool)
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<(), E> {
-        self.shape.widen(Shape::Whole(value.into(), value.into()));
-        Ok(())
+        self.scalar(Shape::Whole(value.into(), value.into()))
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<(), E> {
-        self.shape.widen(Shape::Whole(value.into(), value.into()));
-        Ok(())
+        self.scalar(Shape::Whole(value.into(), value.into()))
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        self.shape.widen(Shape::Number);
-        Ok(())
+        self.scalar(Shape::Number)
     }
 
     fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        self.shape.widen(Shape::Text);
-        Ok(())
+        self.scalar(Shape::Text)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        if matches!(self.shape, Shape::Unknown) && self.depth < DEEPEST {
-            *self.shape = Shape::Array(Box::default());
-        }
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<(), A::Error> {
+        self.first(Shape::Array(Box::default()));
         let Shape::Array(item) = &mut *self.shape else {
-            *self.shape = Shape::Any;
+            Self::any(self.shape, self.changes);
             while seq.next_element::<IgnoredAny>()?.is_some() {}
             return Ok(());
         };
@@ -245,6 +279,7 @@ impl<'de> Visitor<'de> for Widen<'_> {
             let seed = Widen {
                 shape: item,
                 nodes: self.nodes,
+                changes: self.changes,
                 depth: self.depth + 1,
             };
             if seq.next_element_seed(seed)?.is_none() {
@@ -253,13 +288,11 @@ impl<'de> Visitor<'de> for Widen<'_> {
         }
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        if matches!(self.shape, Shape::Unknown) && self.depth < DEEPEST {
-            *self.shape = Shape::Object(Object::default());
-        }
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        self.first(Shape::Object(Object::default()));
         let is_root = self.depth == 0;
         let Shape::Object(object) = &mut *self.shape else {
-            *self.shape = Shape::Any;
+            Self::any(self.shape, self.changes);
             while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
             return Ok(());
         };
@@ -282,6 +315,7 @@ impl<'de> Visitor<'de> for Widen<'_> {
                 Some(place) => place,
                 None if has_room => {
                     *self.nodes += 1;
+                    *self.changes += 1;
                     object.places.insert(name.to_string(), object.fields.len());
                     object.fields.push((name.to_string(), Shape::Unknown));
                     object.fields.len() - 1
@@ -293,7 +327,7 @@ impl<'de> Visitor<'de> for Widen<'_> {
                 None => {
                     map.next_value::<IgnoredAny>()?;
                     while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                    *self.shape = Shape::Any;
+                    Self::any(self.shape, self.changes);
                     return Ok(());
                 }
             };
@@ -301,6 +335,7 @@ impl<'de> Visitor<'de> for Widen<'_> {
             map.next_value_seed(Widen {
                 shape: &mut object.fields[place].1,
                 nodes: self.nodes,
+                changes: self.changes,
                 depth: self.depth + 1,
             })?;
         }

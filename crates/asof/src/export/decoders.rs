@@ -16,7 +16,7 @@ pub struct ReportingDecoders(asof_decode::Decoders);
 impl ReportingDecoders {
     /// Decoders of these fields.
     pub fn new(projection: Projection) -> Self {
-        ReportingDecoders(asof_decode::Decoders::new(projection))
+        ReportingDecoders(asof_decode::Decoders::new(projection).with_fixed_columns())
     }
 
     /// The same, with the types that a survey found for channels without a schema.
