@@ -205,9 +205,8 @@ struct Widen<'a> {
 }
 
 impl Widen<'_> {
-    fn scalar<E>(self, scalar: Shape) -> Result<(), E> {
+    fn scalar(self, scalar: Shape) {
         *self.changes += usize::from(self.shape.widen(scalar));
-        Ok(())
     }
 
     /// An object or array takes its type, where it is the first value.
@@ -244,23 +243,28 @@ impl<'de> Visitor<'de> for Widen<'_> {
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        self.scalar(Shape::Bool)
+        self.scalar(Shape::Bool);
+        Ok(())
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<(), E> {
-        self.scalar(Shape::Whole(value.into(), value.into()))
+        self.scalar(Shape::Whole(value.into(), value.into()));
+        Ok(())
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<(), E> {
-        self.scalar(Shape::Whole(value.into(), value.into()))
+        self.scalar(Shape::Whole(value.into(), value.into()));
+        Ok(())
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        self.scalar(Shape::Number)
+        self.scalar(Shape::Number);
+        Ok(())
     }
 
     fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        self.scalar(Shape::Text)
+        self.scalar(Shape::Text);
+        Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<(), A::Error> {
