@@ -755,7 +755,7 @@ fn a_file_that_cannot_be_made_is_told_before_a_robot_is_waited_for() {
     let notes = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{notes}");
     assert!(
-        notes.contains("there is no such folder") && !notes.contains("no answer from"),
+        notes.contains("there is no folder none") && !notes.contains("no answer from"),
         "{notes}"
     );
 }
