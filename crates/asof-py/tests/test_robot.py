@@ -122,7 +122,7 @@ def test_wrong_options_are_named(pair, tmp_path):
     _, observer = pair
     with pytest.raises(ValueError, match="compression='gzip'.*zstd"):
         observer.record(tmp_path / "out.mcap", compression="gzip")
-    with pytest.raises(errors.WriteError, match="no such folder"):
+    with pytest.raises(errors.WriteError, match="there is no folder"):
         observer.record(tmp_path / "nowhere/out.mcap")
     with pytest.raises(TypeError, match="bogus"):
         observer.record(tmp_path / "out.mcap", bogus=1)

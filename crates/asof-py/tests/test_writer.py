@@ -100,7 +100,7 @@ def test_what_cannot_be_written_is_said(rec, tmp_path):
         asof.Writer(tmp_path / "no/such/folder.mcap")
     with pytest.raises(errors.WriteError, match="folder"):
         asof.Writer(tmp_path)
-    with pytest.raises(ValueError, match="zstd, lz4, none"):
+    with pytest.raises(ValueError, match="zstd, lz4 and none"):
         asof.Writer(path, compression="rar")
     with pytest.raises(KeyError), asof.Writer(path) as out:
         out.write("/odom", next(rec.messages("/odom")))
